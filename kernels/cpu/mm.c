@@ -1,0 +1,479 @@
+#include "kernels/cpu/mm.h"
+
+/* ---- the register tile ---- */
+
+/* rows x (2 vectors): acc += A[rows, k] * panel[k]; A elements are broadcast from memory. */
+#if FF_BF16
+typedef int32_t mm_a; /* a pair of bf16 */
+#define MM_STEP(acc, a, b) v_bf16_dot(acc, vi_set1(a), b)
+#define MM_B(p) vi_load(p)
+typedef vi mm_b;
+#else
+typedef float mm_a;
+#define MM_STEP(acc, a, b) v_fma(v_set1(a), b, acc)
+#define MM_B(p) v_load(p)
+typedef vf mm_b;
+#endif
+
+FF_INLINE mm_a mm_read(const ff_operand *p)
+{
+    mm_a a;
+    memcpy(&a, p, sizeof a);
+    return a;
+}
+
+/* K in steps of one operand (float) or one pair (bf16); sa = row stride of A in operands. */
+FF_INLINE void tile_sum(int rows, int vecs, int64_t steps, const ff_operand *A, int64_t sa, const ff_operand *Bp,
+                        vf acc[][2])
+{
+    const int64_t ka = FF_KP, kb = (int64_t)FF_NR * FF_KP;
+    for (int64_t k = 0; k < steps; k++) {
+        const mm_b b0 = MM_B(Bp + k * kb);
+        const mm_b b1 = vecs > 1 ? MM_B(Bp + k * kb + FF_VL * FF_KP) : b0;
+#pragma GCC unroll 16
+        for (int r = 0; r < rows; r++) {
+            const mm_a a = mm_read(A + r * sa + k * ka);
+            acc[r][0] = MM_STEP(acc[r][0], a, b0);
+            if (vecs > 1)
+                acc[r][1] = MM_STEP(acc[r][1], a, b1);
+        }
+    }
+}
+
+enum { OUT_FLOAT, OUT_OPERAND };
+
+FF_INLINE void store_row(int out, void *C, vf v, int64_t n, int relu)
+{
+    if (relu)
+        v = v_max(v, v_zero());
+    if (out == OUT_FLOAT) {
+        if (n >= FF_VL)
+            v_store((float *)C, v);
+        else
+            v_store_n((float *)C, v, n);
+    } else {
+#if FF_BF16
+        if (n >= FF_VL) {
+            v_store_bf16((ff_bf16 *)C, v);
+        } else {
+            ff_bf16 t[FF_VL];
+            v_store_bf16(t, v);
+            memcpy(C, t, (size_t)n * sizeof *t);
+        }
+#else
+        if (n >= FF_VL)
+            v_store((float *)C, v);
+        else
+            v_store_n((float *)C, v, n);
+#endif
+    }
+}
+
+FF_INLINE void tile(int rows, int vecs, int out, int64_t steps, const ff_operand *A, int64_t sa, const ff_operand *Bp,
+                    void *C, int64_t ldc, int64_t n, int mode, const float *bias, int relu)
+{
+    const size_t es = out == OUT_FLOAT ? sizeof(float) : sizeof(ff_operand);
+    vf acc[FF_MR][2];
+    vf i0 = v_zero(), i1 = v_zero();
+    if (bias != NULL) {
+        i0 = n >= FF_VL ? v_load(bias) : v_load_n(bias, n);
+        if (vecs > 1)
+            i1 = n >= 2 * FF_VL ? v_load(bias + FF_VL) : v_load_n(bias + FF_VL, n - FF_VL);
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; r++) {
+        acc[r][0] = i0;
+        acc[r][1] = i1;
+    }
+    tile_sum(rows, vecs, steps, A, sa, Bp, acc);
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; r++) {
+        char *c = (char *)C + (size_t)(r * ldc) * es;
+        if (mode == MM_ADD) {
+            acc[r][0] += n >= FF_VL ? v_load((float *)c) : v_load_n((float *)c, n);
+            if (vecs > 1)
+                acc[r][1] += n >= 2 * FF_VL ? v_load((float *)c + FF_VL) : v_load_n((float *)c + FF_VL, n - FF_VL);
+        }
+        store_row(out, c, acc[r][0], n, relu);
+        if (vecs > 1)
+            store_row(out, c + FF_VL * es, acc[r][1], n - FF_VL, relu);
+    }
+}
+
+#define MM_TILE_ARGS steps, A, sa, Bp, C, ldc, n, mode, bias, relu
+#define MM_CASE(r)                                                                                                     \
+    case r:                                                                                                            \
+        if (wide)                                                                                                      \
+            tile(r, 2, out, MM_TILE_ARGS);                                                                             \
+        else                                                                                                           \
+            tile(r, 1, out, MM_TILE_ARGS);                                                                             \
+        break;
+
+FF_INLINE void tile_rows(int64_t rows, int out, int64_t steps, const ff_operand *A, int64_t sa, const ff_operand *Bp,
+                         void *C, int64_t ldc, int64_t n, int mode, const float *bias, int relu)
+{
+    const int wide = n > FF_VL;
+    switch (rows) {
+        MM_CASE(1)
+        MM_CASE(2)
+        MM_CASE(3)
+        MM_CASE(4)
+#if FF_MR >= 6 || FF_SIMD_512 || FF_SIMD_256
+        MM_CASE(5)
+        MM_CASE(6)
+#endif
+#if FF_SIMD_512
+        MM_CASE(7)
+        MM_CASE(8)
+        MM_CASE(9)
+        MM_CASE(10)
+        MM_CASE(11)
+        MM_CASE(12)
+#endif
+    default:
+        break;
+    }
+}
+
+/* Rows of a register tile such that the last tile of M is not a sliver. */
+FF_INLINE int64_t tile_height(int64_t left)
+{
+    if (left >= 2 * FF_MR || left <= FF_MR)
+        return left < FF_MR ? left : FF_MR;
+    return (left + 1) / 2; /* between one and two tiles: two equal ones */
+}
+
+FF_INLINE void mm_any(int out, int64_t M, int64_t N, int64_t K, const ff_operand *A, int64_t lda, const ff_operand *Bp,
+                      void *C, int64_t ldc, int mode, const float *bias, int relu)
+{
+    const int64_t steps = (K + FF_KP - 1) / FF_KP;
+    const size_t es = out == OUT_FLOAT ? sizeof(float) : sizeof(ff_operand);
+    for (int64_t n0 = 0; n0 < N; n0 += FF_NR) {
+        const int64_t n = N - n0 < FF_NR ? N - n0 : FF_NR;
+        const ff_operand *panel = Bp + n0 * steps * FF_KP;
+        for (int64_t m0 = 0, h; m0 < M; m0 += h) {
+            h = tile_height(M - m0);
+            tile_rows(h, out, steps, A + m0 * lda, lda, panel, (char *)C + (size_t)(m0 * ldc + n0) * es, ldc, n, mode,
+                      bias == NULL ? NULL : bias + n0, relu);
+        }
+    }
+}
+
+void FF_FN(mm)(int64_t M, int64_t N, int64_t K, const ff_operand *A, int64_t lda, const ff_operand *Bp, float *C,
+               int64_t ldc, int mode, const float *bias)
+{
+    if (mode == MM_ADD)
+        mm_any(OUT_FLOAT, M, N, K, A, lda, Bp, C, ldc, MM_ADD, NULL, 0);
+    else
+        mm_any(OUT_FLOAT, M, N, K, A, lda, Bp, C, ldc, MM_STORE, bias, 0);
+}
+
+void FF_FN(mm_operand)(int64_t M, int64_t N, int64_t K, const ff_operand *A, int64_t lda, const ff_operand *Bp,
+                       ff_operand *C, int64_t ldc, const float *bias, int relu)
+{
+    if (relu)
+        mm_any(OUT_OPERAND, M, N, K, A, lda, Bp, C, ldc, MM_STORE, bias, 1);
+    else
+        mm_any(OUT_OPERAND, M, N, K, A, lda, Bp, C, ldc, MM_STORE, bias, 0);
+}
+
+/* ---- packing ---- */
+
+/* 16x16 (FF_VL x FF_VL) transposition of float32 rows: dst row k, lane i = src row i, element k; edges are zero. */
+#if FF_SIMD_512
+FF_INLINE void transpose_block(vf r[FF_VL])
+{
+    __m512 t[16], u[16];
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; i += 2) {
+        t[i] = _mm512_unpacklo_ps((__m512)r[i], (__m512)r[i + 1]);
+        t[i + 1] = _mm512_unpackhi_ps((__m512)r[i], (__m512)r[i + 1]);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; i += 4) {
+        u[i] = (__m512)_mm512_unpacklo_pd((__m512d)t[i], (__m512d)t[i + 2]);
+        u[i + 1] = (__m512)_mm512_unpackhi_pd((__m512d)t[i], (__m512d)t[i + 2]);
+        u[i + 2] = (__m512)_mm512_unpacklo_pd((__m512d)t[i + 1], (__m512d)t[i + 3]);
+        u[i + 3] = (__m512)_mm512_unpackhi_pd((__m512d)t[i + 1], (__m512d)t[i + 3]);
+    }
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; j++) { /* lanes of 128 bits: u[4 b + j] holds rows 4b..4b+3 of columns j, 4+j, 8+j, 12+j */
+        const __m512 a = _mm512_shuffle_f32x4(u[j], u[4 + j], 0x88), b = _mm512_shuffle_f32x4(u[8 + j], u[12 + j], 0x88);
+        const __m512 c = _mm512_shuffle_f32x4(u[j], u[4 + j], 0xdd), d = _mm512_shuffle_f32x4(u[8 + j], u[12 + j], 0xdd);
+        r[j] = (vf)_mm512_shuffle_f32x4(a, b, 0x88);
+        r[8 + j] = (vf)_mm512_shuffle_f32x4(a, b, 0xdd);
+        r[4 + j] = (vf)_mm512_shuffle_f32x4(c, d, 0x88);
+        r[12 + j] = (vf)_mm512_shuffle_f32x4(c, d, 0xdd);
+    }
+}
+#else
+FF_INLINE void transpose_block(vf r[FF_VL])
+{
+    float a[FF_VL][FF_VL], b[FF_VL][FF_VL];
+    for (int i = 0; i < FF_VL; i++)
+        v_store(a[i], r[i]);
+    for (int i = 0; i < FF_VL; i++)
+        for (int j = 0; j < FF_VL; j++)
+            b[i][j] = a[j][i];
+    for (int i = 0; i < FF_VL; i++)
+        r[i] = v_load(b[i]);
+}
+#endif
+
+void FF_FN(mm_transpose)(float *dst, int64_t ldd, const float *src, int64_t lds, int64_t rows, int64_t cols)
+{
+    for (int64_t i0 = 0; i0 < rows; i0 += FF_VL)
+        for (int64_t j0 = 0; j0 < cols; j0 += FF_VL) {
+            const int64_t ni = rows - i0 < FF_VL ? rows - i0 : FF_VL, nj = cols - j0 < FF_VL ? cols - j0 : FF_VL;
+            vf r[FF_VL];
+            if (ni == FF_VL && nj == FF_VL) {
+#pragma GCC unroll 16
+                for (int i = 0; i < FF_VL; i++)
+                    r[i] = v_load(src + (i0 + i) * lds + j0);
+                transpose_block(r);
+#pragma GCC unroll 16
+                for (int j = 0; j < FF_VL; j++)
+                    v_store(dst + (j0 + j) * ldd + i0, r[j]);
+            } else {
+                for (int i = 0; i < FF_VL; i++)
+                    r[i] = i < ni ? v_load_n(src + (i0 + i) * lds + j0, nj) : v_zero();
+                transpose_block(r);
+                for (int64_t j = 0; j < nj; j++)
+                    v_store_n(dst + (j0 + j) * ldd + i0, r[j], ni);
+            }
+        }
+}
+
+/* One vector of a packed panel: from one row (float) or a pair of rows (bf16; hi NULL = zero). */
+FF_INLINE void pack_vector(ff_operand *dst, const float *lo, const float *hi, int64_t n)
+{
+#if FF_BF16
+    const vf a = v_load_n(lo, n < 0 ? 0 : n), b = hi != NULL ? v_load_n(hi, n < 0 ? 0 : n) : v_zero();
+    vi_store(dst, v_bf16_pair(a, b));
+#else
+    (void)hi;
+    v_store(dst, v_load_n(lo, n < 0 ? 0 : n));
+#endif
+}
+
+void FF_FN(mm_pack)(ff_operand *packed, const float *b, int64_t ldb, int64_t K, int64_t N)
+{
+    for (int64_t n0 = 0; n0 < N; n0 += FF_NR)
+        for (int64_t k = 0; k < K; k += FF_KP) {
+            const float *lo = b + k * ldb + n0;
+            const float *hi = k + 1 < K ? lo + ldb : NULL;
+            const int64_t n = N - n0;
+            pack_vector(packed, lo, hi, n);
+            pack_vector(packed + FF_VL * FF_KP, lo + FF_VL, hi == NULL ? NULL : hi + FF_VL, n - FF_VL);
+            packed += FF_NR * FF_KP;
+        }
+}
+
+void FF_FN(mm_pack_t)(ff_operand *packed, const float *b, int64_t ldb, int64_t K, int64_t N)
+{
+    for (int64_t n0 = 0; n0 < N; n0 += FF_NR, packed += FF_NR * mm_round_up(K, FF_KP))
+        for (int64_t v = 0; v < 2; v++) { /* the two vectors of a panel row */
+            const int64_t first = n0 + v * FF_VL, n = N - first < FF_VL ? N - first : FF_VL;
+            for (int64_t k0 = 0; k0 < K; k0 += FF_VL) {
+                const int64_t nk = K - k0 < FF_VL ? K - k0 : FF_VL;
+                vf r[FF_VL];
+#pragma GCC unroll 16
+                for (int i = 0; i < FF_VL; i++)
+                    r[i] = i < n ? v_load_n(b + (first + i) * ldb + k0, nk) : v_zero();
+                transpose_block(r);
+                ff_operand *p = packed + k0 * FF_NR + v * FF_VL * FF_KP;
+#if FF_BF16
+                for (int k = 0; k < nk; k += 2)
+                    vi_store(p + k * FF_NR, v_bf16_pair(r[k], r[k + 1]));
+#else
+                for (int k = 0; k < nk; k++)
+                    v_store(p + k * FF_NR, r[k]);
+#endif
+            }
+        }
+}
+
+#if FF_BF16
+void FF_FN(mm_pack_operand)(ff_operand *packed, const ff_operand *b, int64_t ldb, int64_t K, int64_t N)
+{
+    for (int64_t n0 = 0; n0 < N; n0 += FF_NR)
+        for (int64_t k = 0; k < K; k += 2) {
+            const ff_operand *lo = b + k * ldb + n0;
+            const int64_t n = N - n0 < FF_NR ? N - n0 : FF_NR;
+            if (n == FF_NR && k + 1 < K) {
+                for (int64_t i = 0; i < FF_NR; i += FF_VL) {
+#if FF_SIMD_512
+                    const __m512i l = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)(lo + i)));
+                    const __m512i h =
+                        _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)(lo + ldb + i)));
+                    vi_store(packed + 2 * i, (vi)_mm512_or_si512(l, _mm512_slli_epi32(h, 16)));
+#else
+                    for (int64_t j = i; j < i + FF_VL; j++) {
+                        packed[2 * j] = lo[j];
+                        packed[2 * j + 1] = lo[ldb + j];
+                    }
+#endif
+                }
+            } else {
+                for (int64_t i = 0; i < FF_NR; i++) {
+                    packed[2 * i] = i < n ? lo[i] : 0;
+                    packed[2 * i + 1] = i < n && k + 1 < K ? lo[ldb + i] : 0;
+                }
+            }
+            packed += 2 * FF_NR;
+        }
+}
+
+void FF_FN(mm_pack_operand_t)(ff_operand *packed, const ff_operand *b, int64_t ldb, int64_t K, int64_t N)
+{
+    const int64_t pairs = (K + 1) / 2; /* transposition of 32-bit pairs */
+    for (int64_t n0 = 0; n0 < N; n0 += FF_NR, packed += FF_NR * pairs * 2)
+        for (int64_t v = 0; v < 2; v++) {
+            const int64_t first = n0 + v * FF_VL, n = N - first < FF_VL ? N - first : FF_VL;
+            for (int64_t p0 = 0; p0 < pairs; p0 += FF_VL) {
+                const int64_t np = pairs - p0 < FF_VL ? pairs - p0 : FF_VL;
+                vf r[FF_VL];
+                for (int i = 0; i < FF_VL; i++) {
+                    if (i >= n) {
+                        r[i] = v_zero();
+                    } else if (2 * (p0 + np) <= K) {
+                        r[i] = v_load_n((const float *)(const void *)(b + (first + i) * ldb + 2 * p0), np);
+                    } else { /* odd K: the last pair has one half */
+                        ff_operand t[2 * FF_VL] = {0};
+                        memcpy(t, b + (first + i) * ldb + 2 * p0, (size_t)(K - 2 * p0) * sizeof *t);
+                        r[i] = (vf)vi_load(t);
+                    }
+                }
+                transpose_block(r);
+                for (int64_t p = 0; p < np; p++)
+                    vi_store(packed + (p0 + p) * 2 * FF_NR + v * 2 * FF_VL, (vi)r[p]);
+            }
+        }
+}
+#else
+void FF_FN(mm_pack_operand)(ff_operand *packed, const ff_operand *b, int64_t ldb, int64_t K, int64_t N)
+{
+    FF_FN(mm_pack)(packed, b, ldb, K, N);
+}
+void FF_FN(mm_pack_operand_t)(ff_operand *packed, const ff_operand *b, int64_t ldb, int64_t K, int64_t N)
+{
+    FF_FN(mm_pack_t)(packed, b, ldb, K, N);
+}
+#endif
+
+void FF_FN(mm_rows)(ff_operand *dst, int64_t ldd, const float *src, int64_t lds, int64_t M, int64_t K)
+{
+    for (int64_t m = 0; m < M; m++) {
+        int64_t k = 0;
+        for (; k + FF_VL <= K; k += FF_VL)
+            v_store_operand(dst + m * ldd + k, v_load(src + m * lds + k));
+        for (; k < K; k++)
+            dst[m * ldd + k] = operand_from_float(src[m * lds + k]);
+        for (; k < ldd && k < mm_lda(K); k++)
+            dst[m * ldd + k] = operand_from_float(0.0f);
+    }
+}
+
+/* ---- weight gradients: C += X^T Y ---- */
+
+/* rows of C from columns m of X: float: A[k] contiguous in m; bf16: pairs packed by mm_tn first. */
+FF_INLINE void tn_tile(int rows, int vecs, int64_t steps, const mm_a *X, int64_t ldx, const ff_operand *Y, int64_t ldy,
+                       float *C, int64_t ldc, int64_t n)
+{
+    vf acc[FF_MR][2];
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; r++)
+        acc[r][0] = acc[r][1] = v_zero();
+    for (int64_t k = 0; k < steps; k++) {
+        const mm_b b0 = MM_B(Y + k * ldy);
+        const mm_b b1 = vecs > 1 ? MM_B(Y + k * ldy + FF_VL * FF_KP) : b0;
+#pragma GCC unroll 16
+        for (int r = 0; r < rows; r++) {
+            const mm_a a = X[k * ldx + r];
+            acc[r][0] = MM_STEP(acc[r][0], a, b0);
+            if (vecs > 1)
+                acc[r][1] = MM_STEP(acc[r][1], a, b1);
+        }
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; r++) {
+        float *c = C + r * ldc;
+        if (n >= FF_VL)
+            v_store(c, v_load(c) + acc[r][0]);
+        else
+            v_store_n(c, v_load_n(c, n) + acc[r][0], n);
+        if (vecs > 1) {
+            if (n >= 2 * FF_VL)
+                v_store(c + FF_VL, v_load(c + FF_VL) + acc[r][1]);
+            else
+                v_store_n(c + FF_VL, v_load_n(c + FF_VL, n - FF_VL) + acc[r][1], n - FF_VL);
+        }
+    }
+}
+
+#define TN_CASE(r)                                                                                                     \
+    case r:                                                                                                            \
+        if (n > FF_VL)                                                                                                 \
+            tn_tile(r, 2, steps, X, ldx, Y, ldy, C, ldc, n);                                                           \
+        else                                                                                                           \
+            tn_tile(r, 1, steps, X, ldx, Y, ldy, C, ldc, n);                                                           \
+        break;
+
+static void tn_rows(int64_t rows, int64_t steps, const mm_a *X, int64_t ldx, const ff_operand *Y, int64_t ldy, float *C,
+                    int64_t ldc, int64_t n)
+{
+    switch (rows) {
+        TN_CASE(1)
+        TN_CASE(2)
+        TN_CASE(3)
+        TN_CASE(4)
+#if FF_SIMD_512 || FF_SIMD_256
+        TN_CASE(5)
+        TN_CASE(6)
+#endif
+#if FF_SIMD_512
+        TN_CASE(7)
+        TN_CASE(8)
+        TN_CASE(9)
+        TN_CASE(10)
+        TN_CASE(11)
+        TN_CASE(12)
+#endif
+    default:
+        break;
+    }
+}
+
+size_t FF_FN(mm_tn_scratch)(int64_t M, int64_t N, int64_t K)
+{
+    const int64_t steps = (K + FF_KP - 1) / FF_KP;
+    /* Y in panels, and in bf16 the row pairs of X too */
+    return (size_t)(steps * FF_KP * mm_round_up(N, FF_NR) * (int64_t)sizeof(ff_operand) +
+                    (FF_BF16 ? steps * mm_round_up(M, 16) * 4 : 0) + 128);
+}
+
+void FF_FN(mm_tn)(int64_t M, int64_t N, int64_t K, const float *X, int64_t ldx, const float *Y, int64_t ldy, float *C,
+                  int64_t ldc, void *scratch)
+{
+    const int64_t steps = (K + FF_KP - 1) / FF_KP;
+    ff_operand *Yp = scratch;
+    FF_FN(mm_pack)(Yp, Y, ldy, K, N);
+#if FF_BF16
+    int32_t *Xp = (int32_t *)(void *)(Yp + steps * 2 * mm_round_up(N, FF_NR));
+    const int64_t ldp = mm_round_up(M, 16);
+    for (int64_t k = 0; k < steps; k++)
+        for (int64_t m = 0; m < M; m += FF_VL)
+            pack_vector((ff_operand *)(void *)(Xp + k * ldp + m), X + 2 * k * ldx + m,
+                        2 * k + 1 < K ? X + (2 * k + 1) * ldx + m : NULL, M - m);
+#else
+    const float *Xp = X;
+    const int64_t ldp = ldx;
+#endif
+    for (int64_t n0 = 0; n0 < N; n0 += FF_NR) {
+        const int64_t n = N - n0 < FF_NR ? N - n0 : FF_NR;
+        for (int64_t m0 = 0, h; m0 < M; m0 += h) {
+            h = tile_height(M - m0);
+            tn_rows(h, steps, Xp + m0, ldp, Yp + n0 * steps * FF_KP, FF_NR * FF_KP, C + m0 * ldc + n0, ldc, n);
+        }
+    }
+}

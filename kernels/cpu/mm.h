@@ -1,0 +1,61 @@
+/* mm.h - matrix products of one thread on operands in cache: what the fused kernels are made of.
+ *
+ * A library GEMM would cost a pass over memory on each side of every product; these run inside a fused kernel, one call
+ * per row tile, with the right operand packed once into panels of FF_NR columns ([panel][k][FF_NR], zero padded).
+ * Operands are float (FF_BF16 = 0) or bf16 (FF_BF16 = 1: k in pairs, [panel][k/2][FF_NR][2]); sums are float32.
+ * Measured against the library's own peak in docs/performance.md. */
+#ifndef FF_KERNELS_CPU_MM_H
+#define FF_KERNELS_CPU_MM_H
+
+#include "kernels/cpu/simd.h"
+
+enum {
+    FF_NR = 2 * FF_VL, /* columns of a panel */
+#if FF_SIMD_512
+    FF_MR = 12, /* rows of a register tile: 24 sums + 2 of B + 1 broadcast of 32 registers */
+#elif FF_SIMD_256
+    FF_MR = 6, /* 12 sums + 2 + 1 of 16 registers */
+#else
+    FF_MR = 4,
+#endif
+    FF_KP = FF_BF16 ? 2 : 1 /* k is padded to a multiple of this */
+};
+
+FF_INLINE int64_t mm_round_up(int64_t n, int64_t m) { return (n + m - 1) / m * m; }
+/** Number of operands a packed [K, N] right side takes. */
+FF_INLINE int64_t mm_packed_size(int64_t K, int64_t N) { return mm_round_up(N, FF_NR) * mm_round_up(K, FF_KP); }
+/** Leading dimension (operands) for a left side of K columns: even in bf16, where the pad column must be zero. */
+FF_INLINE int64_t mm_lda(int64_t K) { return mm_round_up(K, FF_KP); }
+
+/** Pack B[k, n] = b[k * ldb + n] (float32). */
+void FF_FN(mm_pack)(ff_operand *packed, const float *b, int64_t ldb, int64_t K, int64_t N);
+/** Pack B[k, n] = b[n * ldb + k] (float32): the right side is stored transposed. */
+void FF_FN(mm_pack_t)(ff_operand *packed, const float *b, int64_t ldb, int64_t K, int64_t N);
+/** As mm_pack and mm_pack_t, of a right side already stored as operands. */
+void FF_FN(mm_pack_operand)(ff_operand *packed, const ff_operand *b, int64_t ldb, int64_t K, int64_t N);
+void FF_FN(mm_pack_operand_t)(ff_operand *packed, const ff_operand *b, int64_t ldb, int64_t K, int64_t N);
+/** Copy rows of float32 into operands with leading dimension ldd (>= mm_lda(K); pad columns are zeroed). */
+void FF_FN(mm_rows)(ff_operand *dst, int64_t ldd, const float *src, int64_t lds, int64_t M, int64_t K);
+
+/** dst[j, i] = src[i, j], float32, by register blocks. */
+void FF_FN(mm_transpose)(float *dst, int64_t ldd, const float *src, int64_t lds, int64_t rows, int64_t cols);
+
+enum { MM_STORE = 0, MM_ADD = 1 };
+/**
+ * C[m, n] (=, +=) sum_k A[m, k] B[k, n] (+ bias[n] where bias is not NULL and MM_STORE).
+ * A: row-major operands, leading dimension lda. Bp: packed panels of [K, N]. C: float32, leading dimension ldc.
+ * 2 M N K FLOP. K = 0 stores bias or 0.
+ */
+void FF_FN(mm)(int64_t M, int64_t N, int64_t K, const ff_operand *A, int64_t lda, const ff_operand *Bp, float *C,
+               int64_t ldc, int mode, const float *bias);
+/** The same with C stored as operands (MM_STORE only), optionally through relu. */
+void FF_FN(mm_operand)(int64_t M, int64_t N, int64_t K, const ff_operand *A, int64_t lda, const ff_operand *Bp,
+                       ff_operand *C, int64_t ldc, const float *bias, int relu);
+/**
+ * C[m, n] += sum_r X[r, m] Y[r, n]: weight gradients. X and Y float32 row-major, r = 0..K-1.
+ * scratch: mm_tn_scratch(M, N, K) bytes (bf16 copies need row pairs; float32 packs Y for large N only).
+ */
+size_t FF_FN(mm_tn_scratch)(int64_t M, int64_t N, int64_t K);
+void FF_FN(mm_tn)(int64_t M, int64_t N, int64_t K, const float *X, int64_t ldx, const float *Y, int64_t ldy, float *C,
+                  int64_t ldc, void *scratch);
+#endif
