@@ -21,7 +21,7 @@ struct ff_node {
     const char *name;
     ff_backward_fn backward;
     ff_tensor *inputs[FF_NODE_INPUTS];   /* retained; NULL entries allowed */
-    ff_tensor *outputs[FF_NODE_OUTPUTS]; /* retained: their data may be freed by ff_node_drop_output_data */
+    ff_tensor *outputs[FF_NODE_OUTPUTS]; /* retained */
     ff_tensor *kept[FF_NODE_KEPT];       /* retained */
     _Alignas(16) unsigned char args[FF_NODE_ARGS_BYTES];
 };
@@ -55,7 +55,8 @@ ff_status ff_tensor_set_grad(ff_ctx *ctx, ff_tensor *x, const float *values);
  * A checkpointed region: run `region` without a tape keeping only its inputs; in the backward pass it is run again with a
  * tape and differentiated. `region` maps num_tensors inputs to as many outputs in place of the array (each input reference
  * is consumed by it, as model code does; entries it does not change stay). Random numbers repeat exactly.
- * `arg` must outlive the backward pass. Without a tape the region is simply run.
+ * `arg` must outlive the backward pass, as must what it points to: `constants` (masks: tensors the region reads through arg)
+ * are retained until then. Without a tape the region is simply run.
  */
 typedef void (*ff_region_fn)(ff_ctx *ctx, const void *arg, ff_tensor **tensors);
 enum { FF_REGION_TENSORS = 4 };

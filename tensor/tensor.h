@@ -75,8 +75,7 @@ ff_tensor *ff_grad_through_residual(ff_ctx *ctx, ff_tensor *x, ff_tensor *out);
 
 /**
  * Where a residual update of the consumed tensor `x` goes: x itself (one reference, moved) when nothing else needs it
- * (no tape node wanted, refs == 1, not a view), else a new tensor of its shape; x's reference is released by the caller
- * through ff_update_done when they differ.
+ * (no tape node wanted, refs == 1, not a view), else a new tensor of its shape, and then the caller releases x afterwards.
  */
 ff_tensor *ff_update_target(ff_ctx *ctx, ff_tensor *x, bool recorded);
 

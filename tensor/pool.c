@@ -1,0 +1,173 @@
+#include "tensor/pool.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* A freed block waits in a list sorted by size, and a request takes a waiting block of exactly its rounded size: a step
+ * asks for the same few sizes each time, so after the first one the system is not asked again. */
+
+enum { ALIGNMENT = 64, PAGE = 4096, HUGE_FROM = 4 << 20 };
+
+typedef struct {
+    void *memory;
+    size_t bytes;
+} cached_block;
+
+struct ff_pool {
+    bool dry;
+    size_t limit;
+    ff_pool_stats stats;
+    cached_block *cached; /* ascending by bytes */
+    int64_t num_cached, capacity;
+    char dry_memory[ALIGNMENT]; /* what dry requests point at; never read or written */
+};
+
+static size_t rounded(size_t bytes)
+{
+    const size_t unit = bytes >= HUGE_FROM ? PAGE : ALIGNMENT;
+    return bytes == 0 ? ALIGNMENT : (bytes + unit - 1) / unit * unit;
+}
+
+static void *system_alloc(size_t bytes)
+{
+    if (bytes < HUGE_FROM) {
+        void *p = NULL;
+        return posix_memalign(&p, ALIGNMENT, bytes) == 0 ? p : NULL;
+    }
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        return NULL;
+#ifdef MADV_HUGEPAGE
+    madvise(p, bytes, MADV_HUGEPAGE); /* advice only: failing is fine */
+#endif
+    return p;
+}
+
+static void system_free(void *p, size_t bytes)
+{
+    if (bytes < HUGE_FROM)
+        free(p);
+    else
+        munmap(p, bytes);
+}
+
+ff_status ff_pool_create(ff_ctx *ctx, size_t limit, bool dry)
+{
+    ff_pool *pool = calloc(1, sizeof *pool);
+    if (pool == NULL)
+        return FF_FAIL(ctx, FF_ERR_MEM, "out of memory for the activation pool");
+    pool->dry = dry;
+    pool->limit = limit;
+    ctx->pool = pool;
+    return FF_OK;
+}
+
+void ff_pool_trim(ff_pool *pool)
+{
+    for (int64_t i = 0; i < pool->num_cached; i++) {
+        system_free(pool->cached[i].memory, pool->cached[i].bytes);
+        pool->stats.reserved -= pool->cached[i].bytes;
+    }
+    pool->num_cached = 0;
+}
+
+void ff_pool_destroy(ff_ctx *ctx)
+{
+    ff_pool *pool = ctx->pool;
+    if (pool == NULL)
+        return;
+    assert(pool->stats.in_use == 0);
+    ff_pool_trim(pool);
+    free(pool->cached);
+    free(pool);
+    ctx->pool = NULL;
+}
+
+/* Index of the first cached block of at least `bytes`. */
+static int64_t lower_bound(const ff_pool *pool, size_t bytes)
+{
+    int64_t lo = 0, hi = pool->num_cached;
+    while (lo < hi) {
+        const int64_t mid = (lo + hi) / 2;
+        if (pool->cached[mid].bytes < bytes)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+static void *take_cached(ff_pool *pool, size_t bytes)
+{
+    const int64_t i = lower_bound(pool, bytes);
+    if (i == pool->num_cached || pool->cached[i].bytes != bytes)
+        return NULL;
+    void *memory = pool->cached[i].memory;
+    memmove(pool->cached + i, pool->cached + i + 1, (size_t)(pool->num_cached - i - 1) * sizeof *pool->cached);
+    pool->num_cached--;
+    return memory;
+}
+
+void *ff_pool_alloc(ff_ctx *ctx, size_t bytes)
+{
+    ff_pool *pool = ctx->pool;
+    bytes = rounded(bytes);
+    if (pool->limit != 0 && pool->stats.in_use + bytes > pool->limit) {
+        FF_FAIL(ctx, FF_ERR_MEM,
+                "needs %.2f GB of activations, over the limit of %.2f GB: raise --max-memory or use a smaller input",
+                (double)(pool->stats.in_use + bytes) * 1e-9, (double)pool->limit * 1e-9);
+        return NULL;
+    }
+    void *memory = pool->dry ? pool->dry_memory : take_cached(pool, bytes);
+    if (memory == NULL) {
+        memory = system_alloc(bytes);
+        if (memory == NULL && pool->num_cached > 0) {
+            ff_pool_trim(pool);
+            memory = system_alloc(bytes);
+        }
+        if (memory == NULL) {
+            FF_FAIL(ctx, FF_ERR_MEM, "the system refused %.2f GB (%.2f GB in use): %s", (double)bytes * 1e-9,
+                    (double)pool->stats.in_use * 1e-9, strerror(errno));
+            return NULL;
+        }
+        pool->stats.num_system++;
+        pool->stats.reserved += bytes;
+    }
+    pool->stats.in_use += bytes;
+    if (pool->stats.in_use > pool->stats.peak)
+        pool->stats.peak = pool->stats.in_use;
+    return memory;
+}
+
+void ff_pool_free(ff_pool *pool, void *block, size_t bytes)
+{
+    if (block == NULL)
+        return;
+    bytes = rounded(bytes);
+    assert(pool->stats.in_use >= bytes);
+    pool->stats.in_use -= bytes;
+    if (pool->dry)
+        return;
+    if (pool->num_cached == pool->capacity) {
+        const int64_t capacity = pool->capacity == 0 ? 64 : pool->capacity * 2;
+        cached_block *grown = realloc(pool->cached, (size_t)capacity * sizeof *grown);
+        if (grown == NULL) { /* cannot remember it: give it back */
+            system_free(block, bytes);
+            pool->stats.reserved -= bytes;
+            return;
+        }
+        pool->cached = grown;
+        pool->capacity = capacity;
+    }
+    const int64_t i = lower_bound(pool, bytes);
+    memmove(pool->cached + i + 1, pool->cached + i, (size_t)(pool->num_cached - i) * sizeof *pool->cached);
+    pool->cached[i] = (cached_block){block, bytes};
+    pool->num_cached++;
+}
+
+ff_pool_stats ff_pool_get_stats(const ff_pool *pool) { return pool->stats; }
+void ff_pool_reset_peak(ff_pool *pool) { pool->stats.peak = pool->stats.in_use; }
+bool ff_pool_is_dry(const ff_pool *pool) { return pool->dry; }
