@@ -143,20 +143,121 @@ FF_INLINE int64_t tile_height(int64_t left)
     return (left + 1) / 2; /* between one and two tiles: two equal ones */
 }
 
+#if defined(FF_ISA_AMX)
+/* ---- AMX: 32 x 32 sums in four tiles, 32 values of k a step; what is left over goes through the register tile ---- */
+
+#ifdef FF_AMX_SOFTWARE
+#include "tests/amx_software.h"
+#endif
+
+typedef struct {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t bytes[16];
+    uint8_t rows[16];
+} amx_config;
+
+enum { AMX_K = 32, AMX_STEPS = AMX_K / FF_KP };
+
+FF_INLINE void amx_begin(void)
+{
+    amx_config config = {.palette = 1};
+    for (int t = 0; t < 8; t++) {
+        config.bytes[t] = 64;
+        config.rows[t] = 16;
+    }
+    _tile_loadconfig(&config);
+}
+
+/* buf[rows][32] = A[rows, 32 blocks] panel; rows is 16 or 32 */
+FF_INLINE void amx_block(int rows, int64_t blocks, const ff_operand *A, int64_t lda, const ff_operand *panel, float *buf)
+{
+    const int sb = FF_NR * FF_KP * (int)sizeof(ff_operand);
+    const size_t sa = (size_t)lda * sizeof(ff_operand);
+    _tile_zero(0);
+    _tile_zero(1);
+    if (rows > 16) {
+        _tile_zero(2);
+        _tile_zero(3);
+    }
+    for (int64_t b = 0; b < blocks; b++) {
+        const ff_operand *p = panel + b * AMX_STEPS * FF_NR * FF_KP;
+        _tile_loadd(4, A + b * AMX_K, sa);
+        _tile_loadd(6, p, sb);
+        _tile_loadd(7, p + FF_VL * FF_KP, sb);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_dpbf16ps(1, 4, 7);
+        if (rows > 16) {
+            _tile_loadd(5, A + 16 * lda + b * AMX_K, sa);
+            _tile_dpbf16ps(2, 5, 6);
+            _tile_dpbf16ps(3, 5, 7);
+        }
+    }
+    _tile_stored(0, buf, FF_NR * 4);
+    _tile_stored(1, buf + FF_VL, FF_NR * 4);
+    if (rows > 16) {
+        _tile_stored(2, buf + 16 * FF_NR, FF_NR * 4);
+        _tile_stored(3, buf + 16 * FF_NR + FF_VL, FF_NR * 4);
+    }
+}
+
+/* Rows of C that the tiles can do, 0 when too few: the caller does the rest. */
+FF_INLINE int64_t amx_rows(int out, int64_t M, int64_t steps, const ff_operand *A, int64_t lda, const ff_operand *panel,
+                           void *C, int64_t ldc, int64_t n, int mode, const float *bias, int relu)
+{
+    const int64_t blocks = steps / AMX_STEPS, rest = steps % AMX_STEPS;
+    const size_t es = out == OUT_FLOAT ? sizeof(float) : sizeof(ff_operand);
+    _Alignas(64) float buf[32 * FF_NR];
+    if (blocks == 0)
+        return 0;
+    int64_t m = 0;
+    while (M - m >= 16) {
+        const int rows = M - m >= 32 ? 32 : 16;
+        amx_block(rows, blocks, A + m * lda, lda, panel, buf);
+        for (int64_t r = 0; rest > 0 && r < rows; r += 8)
+            tile_rows(8, OUT_FLOAT, rest, A + (m + r) * lda + blocks * AMX_K, lda, panel + blocks * AMX_STEPS * FF_NR * FF_KP,
+                      buf + r * FF_NR, FF_NR, FF_NR, MM_ADD, NULL, 0);
+        for (int64_t r = 0; r < rows; r++)
+            for (int64_t v = 0; v * FF_VL < n; v++) {
+                const int64_t left = n - v * FF_VL;
+                char *c = (char *)C + (size_t)((m + r) * ldc + v * FF_VL) * es;
+                vf sum = v_load(buf + r * FF_NR + v * FF_VL);
+                if (bias != NULL)
+                    sum += v_load_n(bias + v * FF_VL, left);
+                if (mode == MM_ADD)
+                    sum += v_load_n((const float *)c, left);
+                store_row(out, c, sum, left, relu);
+            }
+        m += rows;
+    }
+    return m;
+}
+#endif
+
 FF_INLINE void mm_any(int out, int64_t M, int64_t N, int64_t K, const ff_operand *A, int64_t lda, const ff_operand *Bp,
                       void *C, int64_t ldc, int mode, const float *bias, int relu)
 {
     const int64_t steps = (K + FF_KP - 1) / FF_KP;
     const size_t es = out == OUT_FLOAT ? sizeof(float) : sizeof(ff_operand);
+#if defined(FF_ISA_AMX)
+    amx_begin();
+#endif
     for (int64_t n0 = 0; n0 < N; n0 += FF_NR) {
         const int64_t n = N - n0 < FF_NR ? N - n0 : FF_NR;
         const ff_operand *panel = Bp + n0 * steps * FF_KP;
-        for (int64_t m0 = 0, h; m0 < M; m0 += h) {
+        int64_t first = 0;
+#if defined(FF_ISA_AMX)
+        first = amx_rows(out, M, steps, A, lda, panel, (char *)C + (size_t)n0 * es, ldc, n, mode,
+                         bias == NULL ? NULL : bias + n0, relu);
+#endif
+        for (int64_t m0 = first, h; m0 < M; m0 += h) {
             h = tile_height(M - m0);
             tile_rows(h, out, steps, A + m0 * lda, lda, panel, (char *)C + (size_t)(m0 * ldc + n0) * es, ldc, n, mode,
                       bias == NULL ? NULL : bias + n0, relu);
         }
     }
+#if defined(FF_ISA_AMX)
+    _tile_release();
+#endif
 }
 
 void FF_FN(mm)(int64_t M, int64_t N, int64_t K, const ff_operand *A, int64_t lda, const ff_operand *Bp, float *C,
