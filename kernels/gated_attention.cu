@@ -1,0 +1,529 @@
+/* gated_attention.cu - CUDA side of the table's gated_attention, attention_core and pair_bias entries.
+ *
+ * Contents
+ *   1. attention: softmax(q k + bias, masked) v by tiles
+ *   2. attention_core
+ *   3. gated_attention: projections, attention, output
+ *   4. pair_bias
+ *
+ * gated_attention, forward, in three launches:
+ *   project    x' = LN(x); q = x' query_w c^-0.5, k = x' key_w, v = x' value_w, gate = sigmoid(x' gating_w + gating_b)
+ *   attend     o = gate * softmax(q k + bias, FF_MASKED_LOGIT where mask is 0) v
+ *   output     out = x + dropout * (o output_w + output_b)
+ * with q, k, v [batch, num_head, length, c_hidden] and gate, o [batch, length, num_head c_hidden] in the operand type. The
+ * attention matrix exists as tiles in registers only: the softmax keeps the running maximum and sum of each row and
+ * rescales what it has accumulated when the maximum grows. Products are float32 FMAs in the float32 table and bf16 tensor
+ * core instructions with float32 sums in the bf16 table; kernels are templates over that operand type. */
+#include "kernels/device.cuh"
+#include "kernels/tile.cuh"
+
+namespace {
+
+/* ---- 1. attention ---- */
+
+/* Element (b, h, l, c) of q lies at b * query_batch + h * query_head + l * query_row + c; k and v likewise; out and
+ * ungated at b * out_batch + h * out_head + l * out_row + c; bias and lse are contiguous. */
+template <class Source, class Target>
+struct Attention {
+    const Source *query, *key, *value;
+    int64_t query_batch, query_head, query_row, key_batch, key_head, key_row;
+    Target *out, *ungated; /* ungated: o before the gate, NULL = not wanted */
+    int64_t out_batch, out_head, out_row;
+    bool gated; /* out holds the gate when the kernel starts */
+    float *lse; /* [batch, num_head, num_query] or NULL */
+    const float *mask, *bias;
+    int64_t mask_batch, mask_key;
+    int64_t batch, num_head, num_query, num_key;
+    int width;   /* c_hidden */
+    float scale; /* of q k */
+    bool vector; /* rows of q, k and v are whole 16-byte vectors, so that they can be copied asynchronously */
+};
+
+/* Sizes of a block's tiles for kWidth channels. Heads up to 64 channels wide have one chunk of kWidth; wider ones loop
+ * over chunks of 64 for q k, and one block makes each chunk of the output. */
+template <class T, int kWidth>
+struct AttentionTiles {
+    static constexpr int kQueries = FF_TILE_ROWS;
+    static constexpr int kKeys = sizeof(T) == 2 ? 64 : 32;
+    static constexpr int kPitch = kWidth + ff_pad<T>::value;
+    static constexpr int kStripPitch = kKeys + ff_pad<T>::value;
+    /* float32 probabilities pass through shared memory; see ff_multiply_registers */
+    static constexpr int kStripRows = sizeof(T) == 2 ? 0 : kQueries;
+
+    T *query[2], *key[2], *value[2], *strip;
+    float *fill[2]; /* per key: 0 = attend, else the logit it gets */
+
+    FF_DEVICE AttentionTiles(T *shared, bool one_chunk)
+    {
+        query[0] = shared;
+        query[1] = one_chunk ? shared : shared + kQueries * kPitch;
+        key[0] = query[1] + kQueries * kPitch;
+        key[1] = key[0] + kKeys * kPitch;
+        value[0] = key[1] + kKeys * kPitch;
+        value[1] = value[0] + kKeys * kPitch;
+        strip = value[1] + kKeys * kPitch;
+        fill[0] = reinterpret_cast<float *>(strip + kStripRows * kStripPitch);
+        fill[1] = fill[0] + kKeys;
+    }
+
+    static size_t shared_bytes(bool one_chunk)
+    {
+        return sizeof(T) * ((one_chunk ? 1 : 2) * kQueries * kPitch + 4 * kKeys * kPitch + kStripRows * kStripPitch) +
+               sizeof(float) * 2 * kKeys;
+    }
+};
+
+/* tile[r, c] = source[r * stride + c] for r < rows and c < columns, else 0; with asynchronous copies when `vector`. */
+template <class T, int kRows, int kWidth, class Source>
+FF_DEVICE void load_tile(T *tile, const Source *source, int64_t stride, int64_t rows, int columns, bool vector)
+{
+    constexpr int kPitch = kWidth + ff_pad<T>::value;
+    if (sizeof(T) == sizeof(Source) && vector) {
+        constexpr int kVector = 16 / sizeof(T);
+        for (int i = threadIdx.x; i < kRows * (kWidth / kVector); i += FF_TILE_THREADS) {
+            const int r = i / (kWidth / kVector), c = i % (kWidth / kVector) * kVector;
+            const bool inside = r < rows && c < columns;
+            ff_copy_async_16(tile + r * kPitch + c, inside ? source + r * stride + c : source, inside);
+        }
+    } else {
+        for (int i = threadIdx.x; i < kRows * kWidth; i += FF_TILE_THREADS) {
+            const int r = i / kWidth, c = i % kWidth;
+            const bool inside = r < rows && c < columns;
+            tile[r * kPitch + c] = ff_from_float<T>(inside ? ff_to_float(source[r * stride + c]) : 0.0f);
+        }
+    }
+}
+
+/* What a thread knows of its two query rows while the keys go by: maximum and sum over all keys so far of the row. */
+struct RunningSoftmax {
+    float maximum[2], sum[2]; /* sum: this lane's columns only */
+};
+
+/* Turn logits into exp(logit - maximum), keep the row's maximum and sum, and rescale what was accumulated before. */
+template <int kKeys, int kWidth>
+FF_DEVICE void update_softmax(ff_warp_tile<kKeys> &s, ff_warp_tile<kWidth> &o, RunningSoftmax &state)
+{
+FF_UNROLL
+    for (int half = 0; half < 2; half++) {
+        float maximum = state.maximum[half];
+FF_UNROLL
+        for (int n = 0; n < kKeys / 8; n++)
+            maximum = fmaxf(maximum, fmaxf(s.value[n][2 * half], s.value[n][2 * half + 1]));
+        maximum = ff_warp_max<4>(maximum);
+        const float factor = expf(state.maximum[half] - maximum);
+        float sum = state.sum[half] * factor;
+FF_UNROLL
+        for (int n = 0; n < kKeys / 8; n++)
+FF_UNROLL
+            for (int e = 2 * half; e < 2 * half + 2; e++) {
+                s.value[n][e] = expf(s.value[n][e] - maximum);
+                sum += s.value[n][e];
+            }
+FF_UNROLL
+        for (int n = 0; n < kWidth / 8; n++) {
+            o.value[n][2 * half] *= factor;
+            o.value[n][2 * half + 1] *= factor;
+        }
+        state.maximum[half] = maximum;
+        state.sum[half] = sum;
+    }
+}
+
+/* One block: 64 queries of one (batch row, head), one chunk of output channels; keys by tiles, the next tile on its way
+ * while this one is used. Tasks in order of batch row first: blocks that run together share their bias tile in L2. */
+template <class T, int kWidth, class Source, class Target>
+__global__ void __launch_bounds__(FF_TILE_THREADS) attend(Attention<Source, Target> a)
+{
+    typedef AttentionTiles<T, kWidth> Tiles;
+    const int num_chunk = (a.width + kWidth - 1) / kWidth;
+    const int64_t num_query_tile = (a.num_query + Tiles::kQueries - 1) / Tiles::kQueries;
+    const int num_key_tile = static_cast<int>((a.num_key + Tiles::kKeys - 1) / Tiles::kKeys);
+    const int num_step = num_key_tile * num_chunk;
+    const int warp = threadIdx.x / FF_WARP;
+    FF_SHARED(T, shared);
+    Tiles tiles(shared, num_chunk == 1);
+
+    for (int64_t task = blockIdx.x; task < a.batch * a.num_head * num_query_tile * num_chunk; task += gridDim.x) {
+        const int64_t b = task % a.batch;
+        const int64_t first_query = task / a.batch % num_query_tile * Tiles::kQueries;
+        const int64_t h = task / (a.batch * num_query_tile) % a.num_head;
+        const int out_chunk = static_cast<int>(task / (a.batch * num_query_tile * a.num_head));
+        const int out_first = out_chunk * kWidth;
+        const Source *query = a.query + b * a.query_batch + h * a.query_head + first_query * a.query_row;
+        const Source *key = a.key + b * a.key_batch + h * a.key_head;
+        const Source *value = a.value + b * a.key_batch + h * a.key_head;
+
+        /* Step i of the loop below: chunk i % num_chunk of key tile i / num_chunk, into the buffers of parity i. Values
+         * and masks come with a tile's last chunk, the only query chunk of a narrow head with the first step. */
+        auto load_step = [&](int i) {
+            const int chunk = num_chunk == 1 ? 0 : i % num_chunk, first_channel = chunk * kWidth;
+            const int64_t first_key = static_cast<int64_t>(num_chunk == 1 ? i : i / num_chunk) * Tiles::kKeys;
+            const int64_t rows = a.num_key - first_key;
+            if (num_chunk > 1 || i == 0)
+                load_tile<T, Tiles::kQueries, kWidth>(tiles.query[i & 1], query + first_channel, a.query_row,
+                                                      a.num_query - first_query, a.width - first_channel, a.vector);
+            load_tile<T, Tiles::kKeys, kWidth>(tiles.key[i & 1], key + first_key * a.key_row + first_channel, a.key_row,
+                                               rows, a.width - first_channel, a.vector);
+            if (chunk == num_chunk - 1) {
+                load_tile<T, Tiles::kKeys, kWidth>(tiles.value[i & 1], value + first_key * a.key_row + out_first,
+                                                   a.key_row, rows, a.width - out_first, a.vector);
+                for (int k = threadIdx.x; k < Tiles::kKeys; k += FF_TILE_THREADS) {
+                    const bool masked =
+                        a.mask != nullptr && k < rows &&
+                        a.mask[b * a.mask_batch + (first_key + k) * a.mask_key] == 0.0f;
+                    tiles.fill[i & 1][k] = k >= rows ? -INFINITY : masked ? FF_MASKED_LOGIT : 0.0f;
+                }
+            }
+            ff_copy_async_commit();
+        };
+
+        ff_warp_tile<kWidth> o;
+        ff_warp_tile<Tiles::kKeys> s;
+        RunningSoftmax state = {{-INFINITY, -INFINITY}, {0.0f, 0.0f}};
+        o.clear();
+        s.clear();
+        if (num_step > 0)
+            load_step(0);
+        for (int i = 0; i < num_step; i++) {
+            if (i + 1 < num_step) {
+                load_step(i + 1);
+                ff_copy_async_wait<1>();
+            } else {
+                ff_copy_async_wait<0>();
+            }
+            __syncthreads(); /* step i has arrived */
+            const T *own_query = tiles.query[i & 1] + warp * 16 * Tiles::kPitch;
+            ff_multiply_transposed(s, own_query, Tiles::kPitch, tiles.key[i & 1], Tiles::kPitch, kWidth);
+            if (num_chunk == 1 || i % num_chunk == num_chunk - 1) {
+                const int64_t first_key = static_cast<int64_t>(num_chunk == 1 ? i : i / num_chunk) * Tiles::kKeys;
+FF_UNROLL
+                for (int n = 0; n < Tiles::kKeys / 8; n++)
+FF_UNROLL
+                    for (int e = 0; e < 4; e++) {
+                        const int64_t q = first_query + warp * 16 + s.row(e), k = first_key + s.column(n, e);
+                        const float fill = tiles.fill[i & 1][s.column(n, e)];
+                        float logit = s.value[n][e] * a.scale;
+                        if (a.bias != nullptr && fill == 0.0f && q < a.num_query)
+                            logit += a.bias[(h * a.num_query + q) * a.num_key + k];
+                        s.value[n][e] = fill == 0.0f ? logit : fill;
+                    }
+                update_softmax(s, o, state);
+                T *strip = tiles.strip + warp * 16 * Tiles::kStripPitch;
+                ff_multiply_registers(o, s, strip, tiles.value[i & 1], Tiles::kPitch);
+                s.clear();
+            }
+            __syncthreads(); /* step i has been used: its buffers take step i + 2 */
+        }
+
+        const float sum[2] = {ff_warp_sum<4>(state.sum[0]), ff_warp_sum<4>(state.sum[1])};
+FF_UNROLL
+        for (int e = 0; e < 4; e++) {
+            const int64_t q = first_query + warp * 16 + o.row(e);
+            if (q >= a.num_query)
+                continue;
+            const float factor = sum[e / 2] > 0.0f ? 1.0f / sum[e / 2] : 0.0f; /* no keys at all: an empty sum */
+            const int64_t row = b * a.out_batch + h * a.out_head + q * a.out_row + out_first;
+FF_UNROLL
+            for (int n = 0; n < kWidth / 8; n++) {
+                const int c = o.column(n, e);
+                if (out_first + c >= a.width)
+                    continue;
+                const float result = o.value[n][e] * factor;
+                if (a.ungated != nullptr)
+                    a.ungated[row + c] = ff_from_float<Target>(result);
+                const float gate = a.gated ? ff_to_float(a.out[row + c]) : 1.0f;
+                a.out[row + c] = ff_from_float<Target>(gate * result);
+            }
+            if (a.lse != nullptr && out_chunk == 0 && e % 2 == 0 && threadIdx.x % 4 == 0)
+                a.lse[(b * a.num_head + h) * a.num_query + q] = state.maximum[e / 2] + logf(sum[e / 2]);
+        }
+    }
+}
+
+template <class T, int kWidth, class Source, class Target>
+void launch_attend_width(const Attention<Source, Target> &a)
+{
+    const int64_t num_chunk = ff_divide_up(a.width, kWidth);
+    const int64_t tasks = a.batch * a.num_head * ff_divide_up(a.num_query, FF_TILE_ROWS) * num_chunk;
+    const size_t shared_bytes = AttentionTiles<T, kWidth>::shared_bytes(num_chunk == 1);
+    FF_LAUNCH((attend<T, kWidth, Source, Target>), ff_grid_size(tasks), FF_TILE_THREADS, shared_bytes, a);
+}
+
+template <class T, class Source, class Target>
+void launch_attend(const Attention<Source, Target> &a)
+{
+    if (a.batch == 0 || a.num_head == 0 || a.num_query == 0 || a.width == 0)
+        return;
+    if (a.width <= 16)
+        launch_attend_width<T, 16>(a);
+    else if (a.width <= 32)
+        launch_attend_width<T, 32>(a);
+    else
+        launch_attend_width<T, 64>(a);
+}
+
+/* ---- 2. attention_core ---- */
+
+template <class T>
+void attention_core_forward(float *out, const float *q, const float *k, const float *v,
+                            const ff_attention_core_args *args, void *)
+{
+    Attention<float, float> a = {};
+    const int64_t c = args->c_hidden, row = args->num_head * c;
+    a.query = q;
+    a.key = k;
+    a.value = v;
+    a.out = out;
+    a.query_row = a.key_row = a.out_row = row;
+    a.query_head = a.key_head = a.out_head = c;
+    a.query_batch = a.out_batch = args->num_query * row;
+    a.key_batch = args->num_key * row;
+    a.mask = args->mask;
+    a.mask_batch = args->num_key;
+    a.mask_key = 1;
+    a.bias = args->bias;
+    a.batch = args->batch;
+    a.num_head = args->num_head;
+    a.num_query = args->num_query;
+    a.num_key = args->num_key;
+    a.width = static_cast<int>(c);
+    a.scale = args->scale;
+    const int64_t head_bytes = c * static_cast<int64_t>(sizeof(float));
+    a.vector = sizeof(T) == sizeof(float) && ff_is_aligned_16(q, head_bytes) && ff_is_aligned_16(k, 0) &&
+               ff_is_aligned_16(v, 0);
+    launch_attend<T>(a);
+}
+
+size_t attention_core_scratch_bytes(const ff_attention_core_args *, bool) { return 0; }
+
+/* ---- 3. gated_attention ---- */
+
+/* The three operands and the gate (which becomes the gated result) of one call. */
+template <class T>
+struct Operands {
+    T *query, *key, *value, *gate;
+};
+
+template <class T>
+struct Project {
+    const float *x;
+    ff_attention_params w;
+    Operands<T> to;
+    int64_t batch, length, c_in, num_head, c_hidden;
+    int64_t stride_batch, stride_length;
+};
+
+/* One block: 64 positions, all their projections; the normalised rows stay in shared memory meanwhile. */
+template <class T>
+__global__ void __launch_bounds__(FF_TILE_THREADS) project(Project<T> a)
+{
+    FF_SHARED(char, shared);
+    ff_row_product<T> product(shared, a.c_in);
+    ff_norm_rows &rows = *reinterpret_cast<ff_norm_rows *>(shared + ff_row_product<T>::shared_bytes(a.c_in));
+    int64_t *target = reinterpret_cast<int64_t *>(&rows + 1); /* of the row's first element in q, k, v */
+    const int64_t first = static_cast<int64_t>(blockIdx.x) * FF_TILE_ROWS, num_rows = a.batch * a.length;
+    const int64_t width = a.num_head * a.c_hidden;
+    const int c_hidden = static_cast<int>(a.c_hidden);
+
+    rows.locate(first, num_rows, a.length, a.stride_batch, a.stride_length);
+    for (int r = threadIdx.x; r < FF_TILE_ROWS; r += FF_TILE_THREADS) {
+        const int64_t b = (first + r) / a.length, l = (first + r) % a.length;
+        target[r] = (b * a.num_head * a.length + l) * a.c_hidden;
+    }
+    __syncthreads();
+    if (a.w.query_norm_scale != nullptr)
+        rows.measure(a.x, a.c_in);
+    __syncthreads();
+
+    auto load = [&](int r, int64_t c) {
+        return rows.load(a.x, a.w.query_norm_scale, a.w.query_norm_offset, r, c);
+    };
+    const float scale = 1.0f / sqrtf(static_cast<float>(a.c_hidden));
+FF_NO_UNROLL
+    for (int part = 0; part < 3; part++) {
+        const float *weights = part == 0 ? a.w.query_w : part == 1 ? a.w.key_w : a.w.value_w;
+        T *to = part == 0 ? a.to.query : part == 1 ? a.to.key : a.to.value;
+        const float factor = part == 0 ? scale : 1.0f;
+        product.run(a.c_in, weights, width, width, load, [&](int r, int64_t column, float value) {
+            const int n = static_cast<int>(column), head = n / c_hidden, c = n % c_hidden;
+            if (rows.offset[r] >= 0)
+                to[target[r] + head * a.length * a.c_hidden + c] = ff_from_float<T>(value * factor);
+        });
+    }
+    if (a.w.gating_w != nullptr)
+        product.run(a.c_in, a.w.gating_w, width, width, load, [&](int r, int64_t column, float value) {
+            if (rows.offset[r] >= 0)
+                a.to.gate[(first + r) * width + column] =
+                    ff_from_float<T>(1.0f / (1.0f + expf(-(value + a.w.gating_b[column]))));
+        });
+}
+
+template <class T>
+struct Output {
+    const T *gated; /* [batch, length, width] */
+    const float *x, *output_w, *output_b, *dropout;
+    float *out;
+    int64_t batch, length, c_out, width;
+    int64_t stride_batch, stride_length;
+    bool residual;
+};
+
+/* One block: 64 positions. out may be x: an element is read and written by one thread. */
+template <class T>
+__global__ void __launch_bounds__(FF_TILE_THREADS) output(Output<T> a)
+{
+    FF_SHARED(char, shared);
+    ff_row_product<T> product(shared, a.width);
+    ff_norm_rows &rows = *reinterpret_cast<ff_norm_rows *>(shared + ff_row_product<T>::shared_bytes(a.width));
+    const int64_t first = static_cast<int64_t>(blockIdx.x) * FF_TILE_ROWS;
+    rows.locate(first, a.batch * a.length, a.length, a.stride_batch, a.stride_length);
+    __syncthreads();
+    product.run(
+        a.width, a.output_w, a.c_out, a.c_out,
+        [&](int r, int64_t k) { return rows.offset[r] < 0 ? 0.0f : ff_to_float(a.gated[(first + r) * a.width + k]); },
+        [&](int r, int64_t column, float value) {
+            if (rows.offset[r] < 0)
+                return;
+            float update = value + a.output_b[column];
+            if (a.dropout != nullptr)
+                update *= a.dropout[(first + r) % a.length * a.c_out + column];
+            const int64_t at = rows.offset[r] + column;
+            a.out[at] = a.residual ? a.x[at] + update : update;
+        });
+}
+
+int64_t round_up_64(int64_t bytes) { return ff_divide_up(bytes, 64) * 64; }
+
+template <class T>
+size_t gated_attention_scratch_bytes(const ff_gated_attention_args *args, bool)
+{
+    const int64_t elements = args->batch * args->length * args->num_head * args->c_hidden;
+    return static_cast<size_t>(4 * round_up_64(elements * static_cast<int64_t>(sizeof(T))));
+}
+
+template <class T>
+void gated_attention_forward(float *out, const float *x, const ff_attention_params *w,
+                             const ff_gated_attention_args *args, const ff_gated_attention_kept *keep, void *scratch)
+{
+    const int64_t c = args->c_hidden, width = args->num_head * c, num_rows = args->batch * args->length;
+    if (num_rows == 0 || args->c_in == 0)
+        return;
+    const ff_gated_attention_kept nothing = {}, &kept = keep != nullptr ? *keep : nothing;
+    T *buffer = static_cast<T *>(scratch);
+    const int64_t buffer_elements =
+        round_up_64(num_rows * width * static_cast<int64_t>(sizeof(T))) / static_cast<int64_t>(sizeof(T));
+    const Operands<T> operands = {
+        kept.query != nullptr ? static_cast<T *>(kept.query) : buffer,
+        kept.key != nullptr ? static_cast<T *>(kept.key) : buffer + buffer_elements,
+        kept.value != nullptr ? static_cast<T *>(kept.value) : buffer + 2 * buffer_elements,
+        buffer + 3 * buffer_elements,
+    };
+    const unsigned num_tile = static_cast<unsigned>(ff_divide_up(num_rows, FF_TILE_ROWS));
+
+    if (width > 0) {
+        const Project<T> p = {x,        *w,           operands, args->batch,        args->length,
+                              args->c_in, args->num_head, c,      args->stride_batch, args->stride_length};
+        const size_t shared_bytes = ff_row_product<T>::shared_bytes(args->c_in) + sizeof(ff_norm_rows) +
+                                    FF_TILE_ROWS * sizeof(int64_t);
+        FF_LAUNCH(project<T>, num_tile, FF_TILE_THREADS, shared_bytes, p);
+
+        Attention<T, T> a = {};
+        a.query = operands.query;
+        a.key = operands.key;
+        a.value = operands.value;
+        a.query_batch = a.key_batch = args->length * width;
+        a.query_head = a.key_head = args->length * c;
+        a.query_row = a.key_row = c;
+        a.out = operands.gate;
+        a.ungated = static_cast<T *>(kept.output);
+        a.out_batch = args->length * width;
+        a.out_head = c;
+        a.out_row = width;
+        a.gated = w->gating_w != nullptr;
+        a.lse = kept.lse;
+        a.mask = args->mask;
+        a.mask_batch = args->mask_stride_batch;
+        a.mask_key = args->mask_stride_length;
+        a.bias = args->bias;
+        a.batch = args->batch;
+        a.num_head = args->num_head;
+        a.num_query = a.num_key = args->length;
+        a.width = static_cast<int>(c);
+        a.scale = 1.0f; /* q has it */
+        const int64_t head_bytes = c * static_cast<int64_t>(sizeof(T));
+        a.vector = ff_is_aligned_16(a.query, head_bytes) && ff_is_aligned_16(a.key, 0) && ff_is_aligned_16(a.value, 0);
+        launch_attend<T>(a);
+    }
+
+    const Output<T> o = {operands.gate, x,          w->output_w,        w->output_b,         args->dropout, out,
+                         args->batch,   args->length, args->c_in, width, args->stride_batch, args->stride_length,
+                         args->residual};
+    FF_LAUNCH(output<T>, num_tile, FF_TILE_THREADS, ff_row_product<T>::shared_bytes(width) + sizeof(ff_norm_rows), o);
+}
+
+/* ---- 4. pair_bias ---- */
+
+struct PairBias {
+    float *bias;
+    const float *pair;
+    ff_pair_bias_params w;
+    ff_pair_bias_args args;
+};
+
+/* One block: 64 positions of the pair, all heads. */
+template <class T>
+__global__ void __launch_bounds__(FF_TILE_THREADS) pair_bias(PairBias a)
+{
+    FF_SHARED(char, shared);
+    const ff_pair_bias_args &s = a.args;
+    ff_row_product<T> product(shared, s.c_z);
+    ff_norm_rows &rows = *reinterpret_cast<ff_norm_rows *>(shared + ff_row_product<T>::shared_bytes(s.c_z));
+    const int64_t first = static_cast<int64_t>(blockIdx.x) * FF_TILE_ROWS;
+    rows.locate(first, s.num_i * s.num_j, s.num_j, s.stride_i, s.stride_j);
+    __syncthreads();
+    rows.measure(a.pair, s.c_z);
+    __syncthreads();
+    product.run(
+        s.c_z, a.w.weights, s.num_head, s.num_head,
+        [&](int r, int64_t c) { return rows.load(a.pair, a.w.norm_scale, a.w.norm_offset, r, c); },
+        [&](int r, int64_t head, float value) {
+            const int64_t i = (first + r) / s.num_j, j = (first + r) % s.num_j;
+            if (rows.offset[r] >= 0)
+                a.bias[head * s.bias_stride_head + i * s.bias_stride_i + j] = value;
+        });
+}
+
+template <class T>
+void pair_bias_forward(float *bias, const float *pair, const ff_pair_bias_params *w, const ff_pair_bias_args *args,
+                       void *)
+{
+    const int64_t num_rows = args->num_i * args->num_j;
+    if (num_rows == 0 || args->num_head == 0)
+        return;
+    const PairBias a = {bias, pair, *w, *args};
+    FF_LAUNCH(pair_bias<T>, static_cast<unsigned>(ff_divide_up(num_rows, FF_TILE_ROWS)), FF_TILE_THREADS,
+              ff_row_product<T>::shared_bytes(args->c_z) + sizeof(ff_norm_rows), a);
+}
+
+size_t pair_bias_scratch_bytes(const ff_pair_bias_args *, bool) { return 0; }
+
+template <class T>
+void fill(ff_kernels *table)
+{
+    table->attention_core_forward = attention_core_forward<T>;
+    table->attention_core_scratch_bytes = attention_core_scratch_bytes;
+    table->gated_attention_forward = gated_attention_forward<T>;
+    table->gated_attention_scratch_bytes = gated_attention_scratch_bytes<T>;
+    table->pair_bias_forward = pair_bias_forward<T>;
+    table->pair_bias_scratch_bytes = pair_bias_scratch_bytes;
+}
+
+} /* namespace */
+
+extern "C" void FF_ENTRY(fill_gated_attention)(ff_kernels *table)
+{
+    if (table->dtype == FF_DTYPE_BF16)
+        fill<ff_bf16>(table);
+    else
+        fill<float>(table);
+}
