@@ -6,10 +6,11 @@
  *   3. warp reductions
  *   4. asynchronous copies, ldmatrix, mma
  *
- * A kernel source is compiled by nvcc for the GPU, and by `g++ -x c++ -DFF_EMULATE` for the emulated backend
- * (kernels/emulate/). Rules that keep one source right for both: kernels live in an anonymous namespace; all shared
- * memory is one FF_SHARED block that the kernel divides; launches go through FF_LAUNCH and never have an empty grid;
- * float4 and float2 accesses go through ff_load and ff_store, which the emulator checks for alignment. */
+ * A kernel source is compiled by nvcc for the GPU, and by `g++ -x c++ -DFF_EMULATE -Wno-unknown-pragmas` for the
+ * emulated backend (kernels/emulate/). Rules that keep one source right for both: kernels live in an anonymous
+ * namespace; all shared memory is one FF_SHARED block that the kernel divides; launches go through FF_LAUNCH and never
+ * have an empty grid; float4 and float2 accesses go through ff_load and ff_store, which the emulator checks for
+ * alignment. Each source fills its entries of the table in one function, FF_ENTRY(fill_NAME). */
 #ifndef FF_KERNELS_DEVICE_CUH
 #define FF_KERNELS_DEVICE_CUH
 
@@ -27,13 +28,12 @@
 #define FF_ENTRY(name) ff_emulated_##name
 /* the block of shared memory as an array, 128-byte aligned */
 #define FF_SHARED(type, name) type *name = reinterpret_cast<type *>(ff_emulate::self->shared)
-#define FF_LAUNCH(kernel, grid, block, shared_bytes, ...)                                                              \
-    ff_emulate::launch_call({#kernel, grid, block, static_cast<size_t>(shared_bytes), ff_emulate::Site::here()},       \
-                            [&] { kernel(__VA_ARGS__); })
+#define FF_LAUNCH(kernel, grid, block, shared_bytes, ...)                                          \
+    ff_emulate::launch_call(                                                                       \
+        {#kernel, grid, block, static_cast<size_t>(shared_bytes), ff_emulate::Site::here()},       \
+        [&] { kernel(__VA_ARGS__); })
 /* The line an operation is called from, for the emulator's messages. */
 #define FF_SITE_PARAMETER , ff_emulate::Site site = ff_emulate::Site::here()
-#define FF_UNROLL
-#define FF_NO_UNROLL
 
 #else
 
@@ -41,18 +41,17 @@
 #include <cuda_runtime.h>
 
 #define FF_ENTRY(name) ff_cuda_##name
-#define FF_SHARED(type, name)                                                                                          \
-    extern __shared__ __align__(128) unsigned char ff_shared_bytes[];                                                  \
+#define FF_SHARED(type, name)                                                                      \
+    extern __shared__ __align__(128) unsigned char ff_shared_bytes[];                              \
     type *name = reinterpret_cast<type *>(ff_shared_bytes)
-#define FF_LAUNCH(kernel, grid, block, shared_bytes, ...)                                                              \
-    do {                                                                                                               \
-        if ((shared_bytes) > FF_STATIC_SHARED_LIMIT)                                                                   \
-            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)); \
-        kernel<<<grid, block, shared_bytes>>>(__VA_ARGS__);                                                            \
+#define FF_LAUNCH(kernel, grid, block, shared_bytes, ...)                                          \
+    do {                                                                                           \
+        if ((shared_bytes) > FF_STATIC_SHARED_LIMIT)                                               \
+            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,              \
+                                 static_cast<int>(shared_bytes));                                  \
+        kernel<<<grid, block, shared_bytes>>>(__VA_ARGS__);                                        \
     } while (0)
 #define FF_SITE_PARAMETER
-#define FF_UNROLL _Pragma("unroll")
-#define FF_NO_UNROLL _Pragma("unroll 1")
 
 #endif
 
@@ -60,7 +59,7 @@
 
 enum { FF_WARP = 32 };
 constexpr size_t FF_STATIC_SHARED_LIMIT = 48 * 1024; /* more has to be asked for */
-constexpr int64_t FF_MAX_GRID = 1 << 20;            /* blocks of a launch whose kernel loops over the rest */
+constexpr int64_t FF_MAX_GRID = 1 << 20; /* blocks of a launch whose kernel loops over the rest */
 
 /* Blocks for `tasks` tasks of a kernel that strides over them. */
 static inline unsigned ff_grid_size(int64_t tasks)
@@ -96,7 +95,10 @@ FF_DEVICE ff_bf16 ff_from_float(float value, ff_type<ff_bf16>)
     return {static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16)};
 }
 #else
-FF_DEVICE float ff_to_float(ff_bf16 value) { return __uint_as_float(static_cast<uint32_t>(value.bits) << 16); }
+FF_DEVICE float ff_to_float(ff_bf16 value)
+{
+    return __uint_as_float(static_cast<uint32_t>(value.bits) << 16);
+}
 
 FF_DEVICE ff_bf16 ff_from_float(float value, ff_type<ff_bf16>)
 {
@@ -115,7 +117,8 @@ FF_DEVICE T ff_from_float(float value)
 /* Two values in one register, the first in the low half, as mma fragments have them. */
 FF_DEVICE uint32_t ff_pack_bf16(float low, float high)
 {
-    return ff_from_float<ff_bf16>(low).bits | static_cast<uint32_t>(ff_from_float<ff_bf16>(high).bits) << 16;
+    return ff_from_float<ff_bf16>(low).bits |
+           static_cast<uint32_t>(ff_from_float<ff_bf16>(high).bits) << 16;
 }
 
 /* Vector accesses: the address must be aligned to the vector. */
@@ -148,7 +151,7 @@ static inline bool ff_is_aligned_16(const void *address, int64_t stride_bytes)
 template <int kLanes = FF_WARP>
 FF_DEVICE float ff_warp_sum(float value)
 {
-FF_UNROLL
+#pragma unroll
     for (int step = kLanes / 2; step > 0; step /= 2)
         value += __shfl_xor_sync(0xffffffffu, value, step);
     return value;
@@ -157,7 +160,7 @@ FF_UNROLL
 template <int kLanes = FF_WARP>
 FF_DEVICE float ff_warp_max(float value)
 {
-FF_UNROLL
+#pragma unroll
     for (int step = kLanes / 2; step > 0; step /= 2)
         value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, step));
     return value;
@@ -188,13 +191,15 @@ FF_DEVICE void ff_load_matrix_x4(uint32_t (&fragment)[4], const void *row FF_SIT
     ff_emulate::load_matrix(fragment, row, false, site);
 }
 
-FF_DEVICE void ff_load_matrix_x4_transposed(uint32_t (&fragment)[4], const void *row FF_SITE_PARAMETER)
+FF_DEVICE void ff_load_matrix_x4_transposed(uint32_t (&fragment)[4],
+                                            const void *row FF_SITE_PARAMETER)
 {
     ff_emulate::load_matrix(fragment, row, true, site);
 }
 
 /* d[16, 8] += a[16, 16] b[16, 8] */
-FF_DEVICE void ff_mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1 FF_SITE_PARAMETER)
+FF_DEVICE void ff_mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
+                               uint32_t b1 FF_SITE_PARAMETER)
 {
     ff_emulate::mma_m16n8k16(d, a, b0, b1, site);
 }
@@ -208,8 +213,8 @@ FF_DEVICE uint32_t ff_shared_address(const void *pointer)
 
 FF_DEVICE void ff_copy_async_16(void *shared, const void *global, bool valid)
 {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(ff_shared_address(shared)), "l"(global),
-                 "r"(valid ? 16 : 0)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(ff_shared_address(shared)),
+                 "l"(global), "r"(valid ? 16 : 0)
                  : "memory");
 }
 
@@ -239,7 +244,8 @@ FF_DEVICE void ff_load_matrix_x4_transposed(uint32_t (&fragment)[4], const void 
 
 FF_DEVICE void ff_mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, "
+                 "%6, %7}, {%8, %9}, "
                  "{%0, %1, %2, %3};"
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));

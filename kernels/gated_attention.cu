@@ -17,7 +17,8 @@
 #include "kernels/device.cuh"
 #include "kernels/tile.cuh"
 
-namespace {
+namespace
+{
 
 /* ---- 1. attention ---- */
 
@@ -36,7 +37,8 @@ struct Attention {
     int64_t batch, num_head, num_query, num_key;
     int width;   /* c_hidden */
     float scale; /* of q k */
-    bool vector; /* rows of q, k and v are whole 16-byte vectors, so that they can be copied asynchronously */
+    bool
+        vector; /* rows of q, k and v are whole 16-byte vectors, so that they can be copied asynchronously */
 };
 
 /* Sizes of a block's tiles for kWidth channels. Heads up to 64 channels wide have one chunk of kWidth; wider ones loop
@@ -50,32 +52,47 @@ struct AttentionTiles {
     /* float32 probabilities pass through shared memory; see ff_multiply_registers */
     static constexpr int kStripRows = sizeof(T) == 2 ? 0 : kQueries;
 
-    T *query[2], *key[2], *value[2], *strip;
-    float *fill[2]; /* per key: 0 = attend, else the logit it gets */
+    /* Where the tiles lie in shared memory, in elements of T. Step i uses the buffers of its parity; there are two query
+     * tiles only when queries come in chunks. */
+    T *shared;
+    int second_query; /* 0 or the size of a query tile */
 
-    FF_DEVICE AttentionTiles(T *shared, bool one_chunk)
+    FF_DEVICE AttentionTiles(T *shared_, bool one_chunk)
+        : shared(shared_), second_query(one_chunk ? 0 : kQueries * kPitch)
     {
-        query[0] = shared;
-        query[1] = one_chunk ? shared : shared + kQueries * kPitch;
-        key[0] = query[1] + kQueries * kPitch;
-        key[1] = key[0] + kKeys * kPitch;
-        value[0] = key[1] + kKeys * kPitch;
-        value[1] = value[0] + kKeys * kPitch;
-        strip = value[1] + kKeys * kPitch;
-        fill[0] = reinterpret_cast<float *>(strip + kStripRows * kStripPitch);
-        fill[1] = fill[0] + kKeys;
+    }
+
+    FF_DEVICE T *query(int i) const { return shared + (i & 1) * second_query; }
+    FF_DEVICE T *key(int i) const
+    {
+        return shared + second_query + (kQueries + (i & 1) * kKeys) * kPitch;
+    }
+    FF_DEVICE T *value(int i) const { return key(i) + 2 * kKeys * kPitch; }
+    FF_DEVICE T *strip() const { return shared + second_query + (kQueries + 4 * kKeys) * kPitch; }
+    /* per key: 0 = attend, else the logit it gets */
+    FF_DEVICE float *fill(int i) const
+    {
+        return reinterpret_cast<float *>(strip() + kStripRows * kStripPitch) + (i & 1) * kKeys;
     }
 
     static size_t shared_bytes(bool one_chunk)
     {
-        return sizeof(T) * ((one_chunk ? 1 : 2) * kQueries * kPitch + 4 * kKeys * kPitch + kStripRows * kStripPitch) +
+        return sizeof(T) * ((one_chunk ? 1 : 2) * kQueries * kPitch + 4 * kKeys * kPitch +
+                            kStripRows * kStripPitch) +
                sizeof(float) * 2 * kKeys;
     }
 };
 
 /* tile[r, c] = source[r * stride + c] for r < rows and c < columns, else 0; with asynchronous copies when `vector`. */
+template <int kRows>
+FF_DEVICE int rows_left(int64_t rows)
+{
+    return rows < kRows ? static_cast<int>(rows) : kRows;
+}
+
 template <class T, int kRows, int kWidth, class Source>
-FF_DEVICE void load_tile(T *tile, const Source *source, int64_t stride, int64_t rows, int columns, bool vector)
+FF_DEVICE void load_tile(T *tile, const Source *source, int64_t stride, int rows, int columns,
+                         bool vector)
 {
     constexpr int kPitch = kWidth + ff_pad<T>::value;
     if (sizeof(T) == sizeof(Source) && vector) {
@@ -83,14 +100,40 @@ FF_DEVICE void load_tile(T *tile, const Source *source, int64_t stride, int64_t 
         for (int i = threadIdx.x; i < kRows * (kWidth / kVector); i += FF_TILE_THREADS) {
             const int r = i / (kWidth / kVector), c = i % (kWidth / kVector) * kVector;
             const bool inside = r < rows && c < columns;
-            ff_copy_async_16(tile + r * kPitch + c, inside ? source + r * stride + c : source, inside);
+            ff_copy_async_16(tile + r * kPitch + c, inside ? source + r * stride + c : source,
+                             inside);
         }
     } else {
         for (int i = threadIdx.x; i < kRows * kWidth; i += FF_TILE_THREADS) {
             const int r = i / kWidth, c = i % kWidth;
             const bool inside = r < rows && c < columns;
-            tile[r * kPitch + c] = ff_from_float<T>(inside ? ff_to_float(source[r * stride + c]) : 0.0f);
+            tile[r * kPitch + c] =
+                ff_from_float<T>(inside ? ff_to_float(source[r * stride + c]) : 0.0f);
         }
+    }
+}
+
+/* Logits from products: scale, then the bias of the warp's rows, then what a key's fill says. bias starts at the warp's
+ * first row and the tile's first key; NULL = none. */
+template <int kKeys>
+FF_DEVICE void add_bias(ff_warp_tile<kKeys> &s, const float *fill, const float *bias,
+                        int64_t bias_row, int num_row, float scale)
+{
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const float *row = bias != nullptr && s.row(2 * half) < num_row
+                               ? bias + s.row(2 * half) * bias_row
+                               : nullptr;
+#pragma unroll
+        for (int n = 0; n < kKeys / 8; n++)
+#pragma unroll
+            for (int e = 2 * half; e < 2 * half + 2; e++) {
+                const float instead = fill[s.column(n, e)];
+                float logit = s.value[n][e] * scale;
+                if (row != nullptr && instead == 0.0f)
+                    logit += row[s.column(n, e)];
+                s.value[n][e] = instead == 0.0f ? logit : instead;
+            }
     }
 }
 
@@ -101,25 +144,26 @@ struct RunningSoftmax {
 
 /* Turn logits into exp(logit - maximum), keep the row's maximum and sum, and rescale what was accumulated before. */
 template <int kKeys, int kWidth>
-FF_DEVICE void update_softmax(ff_warp_tile<kKeys> &s, ff_warp_tile<kWidth> &o, RunningSoftmax &state)
+FF_DEVICE void update_softmax(ff_warp_tile<kKeys> &s, ff_warp_tile<kWidth> &o,
+                              RunningSoftmax &state)
 {
-FF_UNROLL
+#pragma unroll
     for (int half = 0; half < 2; half++) {
         float maximum = state.maximum[half];
-FF_UNROLL
+#pragma unroll
         for (int n = 0; n < kKeys / 8; n++)
             maximum = fmaxf(maximum, fmaxf(s.value[n][2 * half], s.value[n][2 * half + 1]));
         maximum = ff_warp_max<4>(maximum);
         const float factor = expf(state.maximum[half] - maximum);
         float sum = state.sum[half] * factor;
-FF_UNROLL
+#pragma unroll
         for (int n = 0; n < kKeys / 8; n++)
-FF_UNROLL
+#pragma unroll
             for (int e = 2 * half; e < 2 * half + 2; e++) {
                 s.value[n][e] = expf(s.value[n][e] - maximum);
                 sum += s.value[n][e];
             }
-FF_UNROLL
+#pragma unroll
         for (int n = 0; n < kWidth / 8; n++) {
             o.value[n][2 * half] *= factor;
             o.value[n][2 * half + 1] *= factor;
@@ -143,38 +187,48 @@ __global__ void __launch_bounds__(FF_TILE_THREADS) attend(Attention<Source, Targ
     FF_SHARED(T, shared);
     Tiles tiles(shared, num_chunk == 1);
 
-    for (int64_t task = blockIdx.x; task < a.batch * a.num_head * num_query_tile * num_chunk; task += gridDim.x) {
+    for (int64_t task = blockIdx.x; task < a.batch * a.num_head * num_query_tile * num_chunk;
+         task += gridDim.x) {
         const int64_t b = task % a.batch;
         const int64_t first_query = task / a.batch % num_query_tile * Tiles::kQueries;
         const int64_t h = task / (a.batch * num_query_tile) % a.num_head;
         const int out_chunk = static_cast<int>(task / (a.batch * num_query_tile * a.num_head));
         const int out_first = out_chunk * kWidth;
-        const Source *query = a.query + b * a.query_batch + h * a.query_head + first_query * a.query_row;
+        const Source *query =
+            a.query + b * a.query_batch + h * a.query_head + first_query * a.query_row;
         const Source *key = a.key + b * a.key_batch + h * a.key_head;
         const Source *value = a.value + b * a.key_batch + h * a.key_head;
+        const float *mask = a.mask == nullptr ? nullptr : a.mask + b * a.mask_batch;
+        const int64_t first_own = first_query + warp * 16; /* this warp's rows */
+        const int num_own = rows_left<16>(a.num_query - first_own);
+        const float *bias =
+            a.bias == nullptr ? nullptr : a.bias + (h * a.num_query + first_own) * a.num_key;
 
-        /* Step i of the loop below: chunk i % num_chunk of key tile i / num_chunk, into the buffers of parity i. Values
-         * and masks come with a tile's last chunk, the only query chunk of a narrow head with the first step. */
+        /* Step i: chunk i % num_chunk of key tile i / num_chunk, into the buffers of i's parity. Values and masks come
+         * with a tile's last chunk; the one query chunk of a narrow head comes with the first step. */
         auto load_step = [&](int i) {
             const int chunk = num_chunk == 1 ? 0 : i % num_chunk, first_channel = chunk * kWidth;
-            const int64_t first_key = static_cast<int64_t>(num_chunk == 1 ? i : i / num_chunk) * Tiles::kKeys;
-            const int64_t rows = a.num_key - first_key;
+            const int64_t first_key =
+                static_cast<int64_t>(num_chunk == 1 ? i : i / num_chunk) * Tiles::kKeys;
+            const int num_row = rows_left<Tiles::kKeys>(a.num_key - first_key);
             if (num_chunk > 1 || i == 0)
-                load_tile<T, Tiles::kQueries, kWidth>(tiles.query[i & 1], query + first_channel, a.query_row,
-                                                      a.num_query - first_query, a.width - first_channel, a.vector);
-            load_tile<T, Tiles::kKeys, kWidth>(tiles.key[i & 1], key + first_key * a.key_row + first_channel, a.key_row,
-                                               rows, a.width - first_channel, a.vector);
-            if (chunk == num_chunk - 1) {
-                load_tile<T, Tiles::kKeys, kWidth>(tiles.value[i & 1], value + first_key * a.key_row + out_first,
-                                                   a.key_row, rows, a.width - out_first, a.vector);
-                for (int k = threadIdx.x; k < Tiles::kKeys; k += FF_TILE_THREADS) {
-                    const bool masked =
-                        a.mask != nullptr && k < rows &&
-                        a.mask[b * a.mask_batch + (first_key + k) * a.mask_key] == 0.0f;
-                    tiles.fill[i & 1][k] = k >= rows ? -INFINITY : masked ? FF_MASKED_LOGIT : 0.0f;
-                }
+                load_tile<T, Tiles::kQueries, kWidth>(
+                    tiles.query(i), query + first_channel, a.query_row,
+                    rows_left<Tiles::kQueries>(a.num_query - first_query), a.width - first_channel,
+                    a.vector);
+            load_tile<T, Tiles::kKeys, kWidth>(
+                tiles.key(i), key + first_key * a.key_row + first_channel, a.key_row, num_row,
+                a.width - first_channel, a.vector);
+            if (chunk != num_chunk - 1)
+                return;
+            load_tile<T, Tiles::kKeys, kWidth>(tiles.value(i),
+                                               value + first_key * a.key_row + out_first, a.key_row,
+                                               num_row, a.width - out_first, a.vector);
+            for (int k = threadIdx.x; k < Tiles::kKeys; k += FF_TILE_THREADS) {
+                const bool masked =
+                    mask != nullptr && k < num_row && mask[(first_key + k) * a.mask_key] == 0.0f;
+                tiles.fill(i)[k] = k >= num_row ? -INFINITY : masked ? FF_MASKED_LOGIT : 0.0f;
             }
-            ff_copy_async_commit();
         };
 
         ff_warp_tile<kWidth> o;
@@ -182,48 +236,39 @@ __global__ void __launch_bounds__(FF_TILE_THREADS) attend(Attention<Source, Targ
         RunningSoftmax state = {{-INFINITY, -INFINITY}, {0.0f, 0.0f}};
         o.clear();
         s.clear();
-        if (num_step > 0)
-            load_step(0);
-        for (int i = 0; i < num_step; i++) {
-            if (i + 1 < num_step) {
+        for (int i = -1; i < num_step; i++) {
+            if (i + 1 < num_step)
                 load_step(i + 1);
-                ff_copy_async_wait<1>();
-            } else {
-                ff_copy_async_wait<0>();
-            }
+            ff_copy_async_commit();
+            if (i < 0)
+                continue;
+            ff_copy_async_wait<1>();
             __syncthreads(); /* step i has arrived */
-            const T *own_query = tiles.query[i & 1] + warp * 16 * Tiles::kPitch;
-            ff_multiply_transposed(s, own_query, Tiles::kPitch, tiles.key[i & 1], Tiles::kPitch, kWidth);
+            ff_multiply_transposed(s, tiles.query(i) + warp * 16 * Tiles::kPitch, Tiles::kPitch,
+                                   tiles.key(i), Tiles::kPitch, kWidth);
             if (num_chunk == 1 || i % num_chunk == num_chunk - 1) {
-                const int64_t first_key = static_cast<int64_t>(num_chunk == 1 ? i : i / num_chunk) * Tiles::kKeys;
-FF_UNROLL
-                for (int n = 0; n < Tiles::kKeys / 8; n++)
-FF_UNROLL
-                    for (int e = 0; e < 4; e++) {
-                        const int64_t q = first_query + warp * 16 + s.row(e), k = first_key + s.column(n, e);
-                        const float fill = tiles.fill[i & 1][s.column(n, e)];
-                        float logit = s.value[n][e] * a.scale;
-                        if (a.bias != nullptr && fill == 0.0f && q < a.num_query)
-                            logit += a.bias[(h * a.num_query + q) * a.num_key + k];
-                        s.value[n][e] = fill == 0.0f ? logit : fill;
-                    }
+                const int64_t first_key =
+                    static_cast<int64_t>(num_chunk == 1 ? i : i / num_chunk) * Tiles::kKeys;
+                add_bias(s, tiles.fill(i), bias == nullptr ? nullptr : bias + first_key, a.num_key,
+                         num_own, a.scale);
                 update_softmax(s, o, state);
-                T *strip = tiles.strip + warp * 16 * Tiles::kStripPitch;
-                ff_multiply_registers(o, s, strip, tiles.value[i & 1], Tiles::kPitch);
+                ff_multiply_registers(o, s, tiles.strip() + warp * 16 * Tiles::kStripPitch,
+                                      tiles.value(i), Tiles::kPitch);
                 s.clear();
             }
             __syncthreads(); /* step i has been used: its buffers take step i + 2 */
         }
 
         const float sum[2] = {ff_warp_sum<4>(state.sum[0]), ff_warp_sum<4>(state.sum[1])};
-FF_UNROLL
+#pragma unroll
         for (int e = 0; e < 4; e++) {
-            const int64_t q = first_query + warp * 16 + o.row(e);
-            if (q >= a.num_query)
+            if (o.row(e) >= num_own)
                 continue;
-            const float factor = sum[e / 2] > 0.0f ? 1.0f / sum[e / 2] : 0.0f; /* no keys at all: an empty sum */
+            const int64_t q = first_own + o.row(e);
+            const float factor =
+                sum[e / 2] > 0.0f ? 1.0f / sum[e / 2] : 0.0f; /* no keys at all: an empty sum */
             const int64_t row = b * a.out_batch + h * a.out_head + q * a.out_row + out_first;
-FF_UNROLL
+#pragma unroll
             for (int n = 0; n < kWidth / 8; n++) {
                 const int c = o.column(n, e);
                 if (out_first + c >= a.width)
@@ -235,7 +280,8 @@ FF_UNROLL
                 a.out[row + c] = ff_from_float<Target>(gate * result);
             }
             if (a.lse != nullptr && out_chunk == 0 && e % 2 == 0 && threadIdx.x % 4 == 0)
-                a.lse[(b * a.num_head + h) * a.num_query + q] = state.maximum[e / 2] + logf(sum[e / 2]);
+                a.lse[(b * a.num_head + h) * a.num_query + q] =
+                    state.maximum[e / 2] + logf(sum[e / 2]);
         }
     }
 }
@@ -244,9 +290,11 @@ template <class T, int kWidth, class Source, class Target>
 void launch_attend_width(const Attention<Source, Target> &a)
 {
     const int64_t num_chunk = ff_divide_up(a.width, kWidth);
-    const int64_t tasks = a.batch * a.num_head * ff_divide_up(a.num_query, FF_TILE_ROWS) * num_chunk;
+    const int64_t tasks =
+        a.batch * a.num_head * ff_divide_up(a.num_query, FF_TILE_ROWS) * num_chunk;
     const size_t shared_bytes = AttentionTiles<T, kWidth>::shared_bytes(num_chunk == 1);
-    FF_LAUNCH((attend<T, kWidth, Source, Target>), ff_grid_size(tasks), FF_TILE_THREADS, shared_bytes, a);
+    FF_LAUNCH((attend<T, kWidth, Source, Target>), ff_grid_size(tasks), FF_TILE_THREADS,
+              shared_bytes, a);
 }
 
 template <class T, class Source, class Target>
@@ -289,8 +337,8 @@ void attention_core_forward(float *out, const float *q, const float *k, const fl
     a.width = static_cast<int>(c);
     a.scale = args->scale;
     const int64_t head_bytes = c * static_cast<int64_t>(sizeof(float));
-    a.vector = sizeof(T) == sizeof(float) && ff_is_aligned_16(q, head_bytes) && ff_is_aligned_16(k, 0) &&
-               ff_is_aligned_16(v, 0);
+    a.vector = sizeof(T) == sizeof(float) && ff_is_aligned_16(q, head_bytes) &&
+               ff_is_aligned_16(k, 0) && ff_is_aligned_16(v, 0);
     launch_attend<T>(a);
 }
 
@@ -319,9 +367,12 @@ __global__ void __launch_bounds__(FF_TILE_THREADS) project(Project<T> a)
 {
     FF_SHARED(char, shared);
     ff_row_product<T> product(shared, a.c_in);
-    ff_norm_rows &rows = *reinterpret_cast<ff_norm_rows *>(shared + ff_row_product<T>::shared_bytes(a.c_in));
-    int64_t *target = reinterpret_cast<int64_t *>(&rows + 1); /* of the row's first element in q, k, v */
-    const int64_t first = static_cast<int64_t>(blockIdx.x) * FF_TILE_ROWS, num_rows = a.batch * a.length;
+    ff_norm_rows &rows =
+        *reinterpret_cast<ff_norm_rows *>(shared + ff_row_product<T>::shared_bytes(a.c_in));
+    int64_t *target =
+        reinterpret_cast<int64_t *>(&rows + 1); /* of the row's first element in q, k, v */
+    const int64_t first = static_cast<int64_t>(blockIdx.x) * FF_TILE_ROWS,
+                  num_rows = a.batch * a.length;
     const int64_t width = a.num_head * a.c_hidden;
     const int c_hidden = static_cast<int>(a.c_hidden);
 
@@ -333,13 +384,12 @@ __global__ void __launch_bounds__(FF_TILE_THREADS) project(Project<T> a)
     __syncthreads();
     if (a.w.query_norm_scale != nullptr)
         rows.measure(a.x, a.c_in);
-    __syncthreads();
 
     auto load = [&](int r, int64_t c) {
         return rows.load(a.x, a.w.query_norm_scale, a.w.query_norm_offset, r, c);
     };
     const float scale = 1.0f / sqrtf(static_cast<float>(a.c_hidden));
-FF_NO_UNROLL
+#pragma unroll 1 /* the same code three times would be large */
     for (int part = 0; part < 3; part++) {
         const float *weights = part == 0 ? a.w.query_w : part == 1 ? a.w.key_w : a.w.value_w;
         T *to = part == 0 ? a.to.query : part == 1 ? a.to.key : a.to.value;
@@ -351,11 +401,12 @@ FF_NO_UNROLL
         });
     }
     if (a.w.gating_w != nullptr)
-        product.run(a.c_in, a.w.gating_w, width, width, load, [&](int r, int64_t column, float value) {
-            if (rows.offset[r] >= 0)
-                a.to.gate[(first + r) * width + column] =
-                    ff_from_float<T>(1.0f / (1.0f + expf(-(value + a.w.gating_b[column]))));
-        });
+        product.run(
+            a.c_in, a.w.gating_w, width, width, load, [&](int r, int64_t column, float value) {
+                if (rows.offset[r] >= 0)
+                    a.to.gate[(first + r) * width + column] =
+                        ff_from_float<T>(1.0f / (1.0f + expf(-(value + a.w.gating_b[column]))));
+            });
 }
 
 template <class T>
@@ -374,13 +425,15 @@ __global__ void __launch_bounds__(FF_TILE_THREADS) output(Output<T> a)
 {
     FF_SHARED(char, shared);
     ff_row_product<T> product(shared, a.width);
-    ff_norm_rows &rows = *reinterpret_cast<ff_norm_rows *>(shared + ff_row_product<T>::shared_bytes(a.width));
+    ff_norm_rows &rows =
+        *reinterpret_cast<ff_norm_rows *>(shared + ff_row_product<T>::shared_bytes(a.width));
     const int64_t first = static_cast<int64_t>(blockIdx.x) * FF_TILE_ROWS;
     rows.locate(first, a.batch * a.length, a.length, a.stride_batch, a.stride_length);
-    __syncthreads();
     product.run(
         a.width, a.output_w, a.c_out, a.c_out,
-        [&](int r, int64_t k) { return rows.offset[r] < 0 ? 0.0f : ff_to_float(a.gated[(first + r) * a.width + k]); },
+        [&](int r, int64_t k) {
+            return rows.offset[r] < 0 ? 0.0f : ff_to_float(a.gated[(first + r) * a.width + k]);
+        },
         [&](int r, int64_t column, float value) {
             if (rows.offset[r] < 0)
                 return;
@@ -403,15 +456,18 @@ size_t gated_attention_scratch_bytes(const ff_gated_attention_args *args, bool)
 
 template <class T>
 void gated_attention_forward(float *out, const float *x, const ff_attention_params *w,
-                             const ff_gated_attention_args *args, const ff_gated_attention_kept *keep, void *scratch)
+                             const ff_gated_attention_args *args,
+                             const ff_gated_attention_kept *keep, void *scratch)
 {
-    const int64_t c = args->c_hidden, width = args->num_head * c, num_rows = args->batch * args->length;
+    const int64_t c = args->c_hidden, width = args->num_head * c,
+                  num_rows = args->batch * args->length;
     if (num_rows == 0 || args->c_in == 0)
         return;
     const ff_gated_attention_kept nothing = {}, &kept = keep != nullptr ? *keep : nothing;
     T *buffer = static_cast<T *>(scratch);
     const int64_t buffer_elements =
-        round_up_64(num_rows * width * static_cast<int64_t>(sizeof(T))) / static_cast<int64_t>(sizeof(T));
+        round_up_64(num_rows * width * static_cast<int64_t>(sizeof(T))) /
+        static_cast<int64_t>(sizeof(T));
     const Operands<T> operands = {
         kept.query != nullptr ? static_cast<T *>(kept.query) : buffer,
         kept.key != nullptr ? static_cast<T *>(kept.key) : buffer + buffer_elements,
@@ -421,10 +477,18 @@ void gated_attention_forward(float *out, const float *x, const ff_attention_para
     const unsigned num_tile = static_cast<unsigned>(ff_divide_up(num_rows, FF_TILE_ROWS));
 
     if (width > 0) {
-        const Project<T> p = {x,        *w,           operands, args->batch,        args->length,
-                              args->c_in, args->num_head, c,      args->stride_batch, args->stride_length};
-        const size_t shared_bytes = ff_row_product<T>::shared_bytes(args->c_in) + sizeof(ff_norm_rows) +
-                                    FF_TILE_ROWS * sizeof(int64_t);
+        const Project<T> p = {x,
+                              *w,
+                              operands,
+                              args->batch,
+                              args->length,
+                              args->c_in,
+                              args->num_head,
+                              c,
+                              args->stride_batch,
+                              args->stride_length};
+        const size_t shared_bytes = ff_row_product<T>::shared_bytes(args->c_in) +
+                                    sizeof(ff_norm_rows) + FF_TILE_ROWS * sizeof(int64_t);
         FF_LAUNCH(project<T>, num_tile, FF_TILE_THREADS, shared_bytes, p);
 
         Attention<T, T> a = {};
@@ -451,14 +515,17 @@ void gated_attention_forward(float *out, const float *x, const ff_attention_para
         a.width = static_cast<int>(c);
         a.scale = 1.0f; /* q has it */
         const int64_t head_bytes = c * static_cast<int64_t>(sizeof(T));
-        a.vector = ff_is_aligned_16(a.query, head_bytes) && ff_is_aligned_16(a.key, 0) && ff_is_aligned_16(a.value, 0);
+        a.vector = ff_is_aligned_16(a.query, head_bytes) && ff_is_aligned_16(a.key, 0) &&
+                   ff_is_aligned_16(a.value, 0);
         launch_attend<T>(a);
     }
 
-    const Output<T> o = {operands.gate, x,          w->output_w,        w->output_b,         args->dropout, out,
-                         args->batch,   args->length, args->c_in, width, args->stride_batch, args->stride_length,
+    const Output<T> o = {operands.gate, x,     w->output_w,        w->output_b,
+                         args->dropout, out,   args->batch,        args->length,
+                         args->c_in,    width, args->stride_batch, args->stride_length,
                          args->residual};
-    FF_LAUNCH(output<T>, num_tile, FF_TILE_THREADS, ff_row_product<T>::shared_bytes(width) + sizeof(ff_norm_rows), o);
+    FF_LAUNCH(output<T>, num_tile, FF_TILE_THREADS,
+              ff_row_product<T>::shared_bytes(width) + sizeof(ff_norm_rows), o);
 }
 
 /* ---- 4. pair_bias ---- */
@@ -477,12 +544,12 @@ __global__ void __launch_bounds__(FF_TILE_THREADS) pair_bias(PairBias a)
     FF_SHARED(char, shared);
     const ff_pair_bias_args &s = a.args;
     ff_row_product<T> product(shared, s.c_z);
-    ff_norm_rows &rows = *reinterpret_cast<ff_norm_rows *>(shared + ff_row_product<T>::shared_bytes(s.c_z));
+    ff_norm_rows &rows =
+        *reinterpret_cast<ff_norm_rows *>(shared + ff_row_product<T>::shared_bytes(s.c_z));
     const int64_t first = static_cast<int64_t>(blockIdx.x) * FF_TILE_ROWS;
     rows.locate(first, s.num_i * s.num_j, s.num_j, s.stride_i, s.stride_j);
     __syncthreads();
     rows.measure(a.pair, s.c_z);
-    __syncthreads();
     product.run(
         s.c_z, a.w.weights, s.num_head, s.num_head,
         [&](int r, int64_t c) { return rows.load(a.pair, a.w.norm_scale, a.w.norm_offset, r, c); },
@@ -494,15 +561,16 @@ __global__ void __launch_bounds__(FF_TILE_THREADS) pair_bias(PairBias a)
 }
 
 template <class T>
-void pair_bias_forward(float *bias, const float *pair, const ff_pair_bias_params *w, const ff_pair_bias_args *args,
-                       void *)
+void pair_bias_forward(float *bias, const float *pair, const ff_pair_bias_params *w,
+                       const ff_pair_bias_args *args, void *)
 {
     const int64_t num_rows = args->num_i * args->num_j;
     if (num_rows == 0 || args->num_head == 0)
         return;
     const PairBias a = {bias, pair, *w, *args};
-    FF_LAUNCH(pair_bias<T>, static_cast<unsigned>(ff_divide_up(num_rows, FF_TILE_ROWS)), FF_TILE_THREADS,
-              ff_row_product<T>::shared_bytes(args->c_z) + sizeof(ff_norm_rows), a);
+    FF_LAUNCH(pair_bias<T>, static_cast<unsigned>(ff_divide_up(num_rows, FF_TILE_ROWS)),
+              FF_TILE_THREADS, ff_row_product<T>::shared_bytes(args->c_z) + sizeof(ff_norm_rows),
+              a);
 }
 
 size_t pair_bias_scratch_bytes(const ff_pair_bias_args *, bool) { return 0; }

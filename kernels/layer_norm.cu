@@ -7,28 +7,32 @@
  * read three times, the last two from cache. Memory bound: 8 bytes per element. */
 #include "kernels/device.cuh"
 
-namespace {
+namespace
+{
 
-enum { WARPS = 4 }; /* rows in flight per block: enough blocks per SM to hide latency at few registers */
+enum {
+    WARPS = 4
+}; /* rows in flight per block: enough blocks per SM to hide latency at few registers */
 
 /* kVectors float4 per lane: c <= 128 kVectors, c % 4 == 0, everything aligned to 16 bytes. y may be x. */
 template <int kVectors>
 __global__ void __launch_bounds__(WARPS *FF_WARP)
-    layer_norm_vector(float *y, const float *x, const float *scale, const float *offset, int64_t rows, int c)
+    layer_norm_vector(float *y, const float *x, const float *scale, const float *offset,
+                      int64_t rows, int c)
 {
     const int lane = threadIdx.x % FF_WARP;
     for (int64_t row = static_cast<int64_t>(blockIdx.x) * WARPS + threadIdx.x / FF_WARP; row < rows;
          row += static_cast<int64_t>(gridDim.x) * WARPS) {
         float4 value[kVectors];
         float sum = 0.0f, squares = 0.0f;
-FF_UNROLL
+#pragma unroll
         for (int i = 0; i < kVectors; i++) {
             const int at = (i * FF_WARP + lane) * 4;
             value[i] = at < c ? ff_load<float4>(x + row * c + at) : float4{0.0f, 0.0f, 0.0f, 0.0f};
             sum += (value[i].x + value[i].y) + (value[i].z + value[i].w);
         }
         const float mean = ff_warp_sum(sum) / static_cast<float>(c);
-FF_UNROLL
+#pragma unroll
         for (int i = 0; i < kVectors; i++) {
             value[i].x -= mean;
             value[i].y -= mean;
@@ -38,13 +42,15 @@ FF_UNROLL
                 squares += (value[i].x * value[i].x + value[i].y * value[i].y) +
                            (value[i].z * value[i].z + value[i].w * value[i].w);
         }
-        const float factor = 1.0f / sqrtf(ff_warp_sum(squares) / static_cast<float>(c) + FF_LAYER_NORM_EPSILON);
-FF_UNROLL
+        const float factor =
+            1.0f / sqrtf(ff_warp_sum(squares) / static_cast<float>(c) + FF_LAYER_NORM_EPSILON);
+#pragma unroll
         for (int i = 0; i < kVectors; i++) {
             const int at = (i * FF_WARP + lane) * 4;
             if (at >= c)
                 continue;
-            const float4 s = ff_load<float4>(scale + at), o = ff_load<float4>(offset + at), v = value[i];
+            const float4 s = ff_load<float4>(scale + at), o = ff_load<float4>(offset + at),
+                         v = value[i];
             ff_store<float4>(y + row * c + at,
                              float4{fmaf(v.x * factor, s.x, o.x), fmaf(v.y * factor, s.y, o.y),
                                     fmaf(v.z * factor, s.z, o.z), fmaf(v.w * factor, s.w, o.w)});
@@ -54,7 +60,8 @@ FF_UNROLL
 
 /* Any c. Each element is read and written by one lane, so y may be x. */
 __global__ void __launch_bounds__(WARPS *FF_WARP)
-    layer_norm_any(float *y, const float *x, const float *scale, const float *offset, int64_t rows, int64_t c)
+    layer_norm_any(float *y, const float *x, const float *scale, const float *offset, int64_t rows,
+                   int64_t c)
 {
     const int lane = threadIdx.x % FF_WARP;
     for (int64_t row = static_cast<int64_t>(blockIdx.x) * WARPS + threadIdx.x / FF_WARP; row < rows;
@@ -66,31 +73,40 @@ __global__ void __launch_bounds__(WARPS *FF_WARP)
         const float mean = ff_warp_sum(sum) / static_cast<float>(c);
         for (int64_t at = lane; at < c; at += FF_WARP)
             squares = fmaf(from[at] - mean, from[at] - mean, squares);
-        const float factor = 1.0f / sqrtf(ff_warp_sum(squares) / static_cast<float>(c) + FF_LAYER_NORM_EPSILON);
+        const float factor =
+            1.0f / sqrtf(ff_warp_sum(squares) / static_cast<float>(c) + FF_LAYER_NORM_EPSILON);
         for (int64_t at = lane; at < c; at += FF_WARP)
             y[row * c + at] = fmaf((from[at] - mean) * factor, scale[at], offset[at]);
     }
 }
 
-void layer_norm_forward(float *y, const float *x, const ff_layer_norm_params *w, int64_t rows, int64_t c)
+void layer_norm_forward(float *y, const float *x, const ff_layer_norm_params *w, int64_t rows,
+                        int64_t c)
 {
     if (rows == 0 || c == 0)
         return;
     const unsigned grid = ff_grid_size(ff_divide_up(rows, WARPS));
     const int64_t row_bytes = c * static_cast<int64_t>(sizeof(float));
-    const bool vector = c <= 512 && ff_is_aligned_16(x, row_bytes) && ff_is_aligned_16(y, row_bytes) &&
-                        ff_is_aligned_16(w->scale, 0) && ff_is_aligned_16(w->offset, 0);
+    const bool vector = c <= 512 && ff_is_aligned_16(x, row_bytes) &&
+                        ff_is_aligned_16(y, row_bytes) && ff_is_aligned_16(w->scale, 0) &&
+                        ff_is_aligned_16(w->offset, 0);
     const int width = static_cast<int>(c <= 512 ? c : 0);
     if (vector && c <= 128)
-        FF_LAUNCH(layer_norm_vector<1>, grid, WARPS * FF_WARP, 0, y, x, w->scale, w->offset, rows, width);
+        FF_LAUNCH(layer_norm_vector<1>, grid, WARPS * FF_WARP, 0, y, x, w->scale, w->offset, rows,
+                  width);
     else if (vector && c <= 256)
-        FF_LAUNCH(layer_norm_vector<2>, grid, WARPS * FF_WARP, 0, y, x, w->scale, w->offset, rows, width);
+        FF_LAUNCH(layer_norm_vector<2>, grid, WARPS * FF_WARP, 0, y, x, w->scale, w->offset, rows,
+                  width);
     else if (vector)
-        FF_LAUNCH(layer_norm_vector<4>, grid, WARPS * FF_WARP, 0, y, x, w->scale, w->offset, rows, width);
+        FF_LAUNCH(layer_norm_vector<4>, grid, WARPS * FF_WARP, 0, y, x, w->scale, w->offset, rows,
+                  width);
     else
         FF_LAUNCH(layer_norm_any, grid, WARPS * FF_WARP, 0, y, x, w->scale, w->offset, rows, c);
 }
 
 } /* namespace */
 
-extern "C" void FF_ENTRY(fill_layer_norm)(ff_kernels *table) { table->layer_norm_forward = layer_norm_forward; }
+extern "C" void FF_ENTRY(fill_layer_norm)(ff_kernels *table)
+{
+    table->layer_norm_forward = layer_norm_forward;
+}

@@ -7,7 +7,8 @@
  * the first pass. Memory bound: 8 bytes per element plus the bias, which all b share. */
 #include "kernels/device.cuh"
 
-namespace {
+namespace
+{
 
 enum { WARPS = 4 };
 
@@ -42,24 +43,24 @@ template <int kValues>
 __global__ void __launch_bounds__(WARPS *FF_WARP) softmax_registers(Arguments a)
 {
     const int lane = threadIdx.x % FF_WARP;
-    for (int64_t row = static_cast<int64_t>(blockIdx.x) * WARPS + threadIdx.x / FF_WARP; row < a.num_row;
-         row += static_cast<int64_t>(gridDim.x) * WARPS) {
+    for (int64_t row = static_cast<int64_t>(blockIdx.x) * WARPS + threadIdx.x / FF_WARP;
+         row < a.num_row; row += static_cast<int64_t>(gridDim.x) * WARPS) {
         const Row from(a, row);
         float value[kValues], maximum = -INFINITY, sum = 0.0f;
-FF_UNROLL
+#pragma unroll
         for (int i = 0; i < kValues; i++) {
             const int key = i * FF_WARP + lane;
             value[i] = key < a.num_key ? from.logit(key) : -INFINITY;
             maximum = fmaxf(maximum, value[i]);
         }
         maximum = ff_warp_max(maximum);
-FF_UNROLL
+#pragma unroll
         for (int i = 0; i < kValues; i++) {
             value[i] = expf(value[i] - maximum);
             sum += value[i];
         }
         const float factor = 1.0f / ff_warp_sum(sum);
-FF_UNROLL
+#pragma unroll
         for (int i = 0; i < kValues; i++) {
             const int key = i * FF_WARP + lane;
             if (key < a.num_key)
@@ -71,8 +72,8 @@ FF_UNROLL
 __global__ void __launch_bounds__(WARPS *FF_WARP) softmax_any(Arguments a)
 {
     const int lane = threadIdx.x % FF_WARP;
-    for (int64_t row = static_cast<int64_t>(blockIdx.x) * WARPS + threadIdx.x / FF_WARP; row < a.num_row;
-         row += static_cast<int64_t>(gridDim.x) * WARPS) {
+    for (int64_t row = static_cast<int64_t>(blockIdx.x) * WARPS + threadIdx.x / FF_WARP;
+         row < a.num_row; row += static_cast<int64_t>(gridDim.x) * WARPS) {
         const Row from(a, row);
         float own_maximum = -INFINITY, sum = 0.0f;
         for (int64_t key = lane; key < a.num_key; key += FF_WARP) {
@@ -87,10 +88,11 @@ __global__ void __launch_bounds__(WARPS *FF_WARP) softmax_any(Arguments a)
     }
 }
 
-void softmax_forward(float *y, const float *x, const float *mask, const float *bias, int64_t batch, int64_t num_head,
-                     int64_t num_query, int64_t num_key)
+void softmax_forward(float *y, const float *x, const float *mask, const float *bias, int64_t batch,
+                     int64_t num_head, int64_t num_query, int64_t num_key)
 {
-    const Arguments a = {x, mask, bias, y, batch * num_head * num_query, num_head, num_query, num_key};
+    const Arguments a = {x,        mask,      bias,   y, batch * num_head * num_query,
+                         num_head, num_query, num_key};
     if (a.num_row == 0 || num_key == 0)
         return;
     const unsigned grid = ff_grid_size(ff_divide_up(a.num_row, WARPS));
@@ -104,4 +106,7 @@ void softmax_forward(float *y, const float *x, const float *mask, const float *b
 
 } /* namespace */
 
-extern "C" void FF_ENTRY(fill_softmax)(ff_kernels *table) { table->softmax_forward = softmax_forward; }
+extern "C" void FF_ENTRY(fill_softmax)(ff_kernels *table)
+{
+    table->softmax_forward = softmax_forward;
+}

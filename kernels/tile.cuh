@@ -38,9 +38,9 @@ struct ff_warp_tile {
 
     FF_DEVICE void clear()
     {
-FF_UNROLL
+#pragma unroll
         for (int n = 0; n < kColumns / 8; n++)
-FF_UNROLL
+#pragma unroll
             for (int e = 0; e < 4; e++)
                 value[n][e] = 0.0f;
     }
@@ -53,16 +53,17 @@ FF_UNROLL
 
 /* b [kColumns, depth]: its rows are the product's columns */
 template <int kColumns>
-FF_DEVICE void ff_multiply_transposed(ff_warp_tile<kColumns> &tile, const float *a, int a_pitch, const float *b,
-                                      int b_pitch, int depth)
+FF_DEVICE void ff_multiply_transposed(ff_warp_tile<kColumns> &tile, const float *a, int a_pitch,
+                                      const float *b, int b_pitch, int depth)
 {
     a += tile.row(0) * a_pitch;
     b += tile.column(0, 0) * b_pitch;
+#pragma unroll 1 /* one step has 16 loads of its own; more cost registers */
     for (int k = 0; k < depth; k += 4) {
         const float4 upper = ff_load<float4>(a + k), lower = ff_load<float4>(a + 8 * a_pitch + k);
-FF_UNROLL
+#pragma unroll
         for (int n = 0; n < kColumns / 8; n++)
-FF_UNROLL
+#pragma unroll
             for (int e = 0; e < 2; e++) {
                 const float4 right = ff_load<float4>(b + (8 * n + e) * b_pitch + k);
                 float &u = tile.value[n][e], &l = tile.value[n][2 + e];
@@ -80,8 +81,8 @@ FF_UNROLL
 
 /* b [depth, kColumns] */
 template <int kColumns>
-FF_DEVICE void ff_multiply(ff_warp_tile<kColumns> &tile, const float *a, int a_pitch, const float *b, int b_pitch,
-                           int depth)
+FF_DEVICE void ff_multiply(ff_warp_tile<kColumns> &tile, const float *a, int a_pitch,
+                           const float *b, int b_pitch, int depth)
 {
     a += tile.row(0) * a_pitch;
     b += tile.column(0, 0);
@@ -89,9 +90,9 @@ FF_DEVICE void ff_multiply(ff_warp_tile<kColumns> &tile, const float *a, int a_p
         const float4 upper4 = ff_load<float4>(a + k), lower4 = ff_load<float4>(a + 8 * a_pitch + k);
         const float upper[4] = {upper4.x, upper4.y, upper4.z, upper4.w};
         const float lower[4] = {lower4.x, lower4.y, lower4.z, lower4.w};
-FF_UNROLL
+#pragma unroll
         for (int i = 0; i < 4; i++)
-FF_UNROLL
+#pragma unroll
             for (int n = 0; n < kColumns / 8; n++) {
                 const float2 right = ff_load<float2>(b + (k + i) * b_pitch + 8 * n);
                 tile.value[n][0] = fmaf(upper[i], right.x, tile.value[n][0]);
@@ -110,15 +111,15 @@ FF_DEVICE void ff_load_left(uint32_t (&fragment)[4], const ff_bf16 *a, int a_pit
 }
 
 template <int kColumns>
-FF_DEVICE void ff_multiply_transposed(ff_warp_tile<kColumns> &tile, const ff_bf16 *a, int a_pitch, const ff_bf16 *b,
-                                      int b_pitch, int depth)
+FF_DEVICE void ff_multiply_transposed(ff_warp_tile<kColumns> &tile, const ff_bf16 *a, int a_pitch,
+                                      const ff_bf16 *b, int b_pitch, int depth)
 {
     const int lane = threadIdx.x % FF_WARP;
     b += (lane % 8 + lane / 16 * 8) * b_pitch + lane / 8 % 2 * 8;
     for (int k = 0; k < depth; k += 16) {
         uint32_t left[4], right[4];
         ff_load_left(left, a, a_pitch, k);
-FF_UNROLL
+#pragma unroll
         for (int n = 0; n < kColumns / 8; n += 2) {
             ff_load_matrix_x4(right, b + 8 * n * b_pitch + k);
             ff_mma_m16n8k16(tile.value[n], left, right[0], right[1]);
@@ -129,12 +130,12 @@ FF_UNROLL
 
 /* One step of depth 16: b's rows k .. k + 15. */
 template <int kColumns>
-FF_DEVICE void ff_multiply_step(ff_warp_tile<kColumns> &tile, const uint32_t (&left)[4], const ff_bf16 *b, int b_pitch,
-                                int k)
+FF_DEVICE void ff_multiply_step(ff_warp_tile<kColumns> &tile, const uint32_t (&left)[4],
+                                const ff_bf16 *b, int b_pitch, int k)
 {
     const int lane = threadIdx.x % FF_WARP;
     b += (k + lane % 16) * b_pitch + lane / 16 * 8;
-FF_UNROLL
+#pragma unroll
     for (int n = 0; n < kColumns / 8; n += 2) {
         uint32_t right[4];
         ff_load_matrix_x4_transposed(right, b + 8 * n);
@@ -144,8 +145,8 @@ FF_UNROLL
 }
 
 template <int kColumns>
-FF_DEVICE void ff_multiply(ff_warp_tile<kColumns> &tile, const ff_bf16 *a, int a_pitch, const ff_bf16 *b, int b_pitch,
-                           int depth)
+FF_DEVICE void ff_multiply(ff_warp_tile<kColumns> &tile, const ff_bf16 *a, int a_pitch,
+                           const ff_bf16 *b, int b_pitch, int depth)
 {
     for (int k = 0; k < depth; k += 16) {
         uint32_t left[4];
@@ -155,32 +156,33 @@ FF_DEVICE void ff_multiply(ff_warp_tile<kColumns> &tile, const ff_bf16 *a, int a
 }
 
 /* tile += p b with p [16, kDepth] in registers and b [kDepth, kColumns]. float32 passes p through `strip`, 16 rows of
- * kDepth + ff_pad of shared memory that belong to this warp; bf16 needs no memory: two groups of an accumulator are an
- * operand. */
+ * kDepth + ff_pad of shared memory that belong to this warp, with a barrier between two calls; bf16 needs no memory: two
+ * groups of an accumulator are an operand. */
 template <int kColumns, int kDepth>
-FF_DEVICE void ff_multiply_registers(ff_warp_tile<kColumns> &tile, const ff_warp_tile<kDepth> &p, float *strip,
-                                     const float *b, int b_pitch)
+FF_DEVICE void ff_multiply_registers(ff_warp_tile<kColumns> &tile, const ff_warp_tile<kDepth> &p,
+                                     float *strip, const float *b, int b_pitch)
 {
     const int pitch = kDepth + ff_pad<float>::value;
-    __syncwarp(); /* the lanes have read what the strip held before */
-FF_UNROLL
+#pragma unroll
     for (int n = 0; n < kDepth / 8; n++)
-FF_UNROLL
+#pragma unroll
         for (int e = 0; e < 4; e += 2)
-            ff_store<float2>(strip + p.row(e) * pitch + p.column(n, e), float2{p.value[n][e], p.value[n][e + 1]});
+            ff_store<float2>(strip + p.row(e) * pitch + p.column(n, e),
+                             float2{p.value[n][e], p.value[n][e + 1]});
     __syncwarp();
     ff_multiply(tile, strip, pitch, b, b_pitch, kDepth);
 }
 
 template <int kColumns, int kDepth>
-FF_DEVICE void ff_multiply_registers(ff_warp_tile<kColumns> &tile, const ff_warp_tile<kDepth> &p, ff_bf16 *,
-                                     const ff_bf16 *b, int b_pitch)
+FF_DEVICE void ff_multiply_registers(ff_warp_tile<kColumns> &tile, const ff_warp_tile<kDepth> &p,
+                                     ff_bf16 *, const ff_bf16 *b, int b_pitch)
 {
-FF_UNROLL
+#pragma unroll
     for (int k = 0; k < kDepth; k += 16) {
         const float(&first)[4] = p.value[k / 8], (&second)[4] = p.value[k / 8 + 1];
-        const uint32_t left[4] = {ff_pack_bf16(first[0], first[1]), ff_pack_bf16(first[2], first[3]),
-                                  ff_pack_bf16(second[0], second[1]), ff_pack_bf16(second[2], second[3])};
+        const uint32_t left[4] = {
+            ff_pack_bf16(first[0], first[1]), ff_pack_bf16(first[2], first[3]),
+            ff_pack_bf16(second[0], second[1]), ff_pack_bf16(second[2], second[3])};
         ff_multiply_step(tile, left, b, b_pitch, k);
     }
 }
@@ -192,8 +194,8 @@ FF_UNROLL
  * time; where depth is at most kChunk they are loaded once, for all products made with one ff_row_product. */
 template <class T>
 struct ff_row_product {
-    static constexpr int kStep = 32;                   /* rows of weights in shared memory */
-    static constexpr int kChunk = 512 / sizeof(T);     /* 64 rows of it are 32 KiB */
+    static constexpr int kStep = 32;               /* rows of weights in shared memory */
+    static constexpr int kChunk = 512 / sizeof(T); /* 64 rows of it are 32 KiB */
     static constexpr int kWeightPitch = FF_TILE_COLUMNS + ff_pad<T>::value;
 
     T *rows, *step;
@@ -202,7 +204,8 @@ struct ff_row_product {
 
     static __host__ __device__ int row_pitch(int64_t depth)
     {
-        const int padded = depth > kChunk ? kChunk : static_cast<int>((depth + kStep - 1) / kStep * kStep);
+        const int padded =
+            depth > kChunk ? kChunk : static_cast<int>((depth + kStep - 1) / kStep * kStep);
         return padded + ff_pad<T>::value;
     }
 
@@ -213,19 +216,22 @@ struct ff_row_product {
     }
 
     FF_DEVICE ff_row_product(void *shared, int64_t depth)
-        : rows(static_cast<T *>(shared)), step(rows + FF_TILE_ROWS * row_pitch(depth)), pitch(row_pitch(depth)),
-          loaded(false)
+        : rows(static_cast<T *>(shared)), step(rows + FF_TILE_ROWS * row_pitch(depth)),
+          pitch(row_pitch(depth)), loaded(false)
     {
     }
 
     /* weights element (k, n) at k * stride + n; store(row, column, value) is called for every column < num_columns and
      * every row of the tile, beyond the array's end too. */
     template <class Load, class Store>
-    FF_DEVICE void run(int64_t depth, const float *weights, int64_t stride, int64_t num_columns, Load load, Store store)
+    FF_DEVICE void run(int64_t depth, const float *weights, int64_t stride, int64_t num_columns,
+                       Load load, Store store)
     {
         const int warp = threadIdx.x / FF_WARP, lane = threadIdx.x % FF_WARP;
         const bool keep = depth <= kChunk;
-        for (int64_t first_column = 0; first_column < num_columns; first_column += FF_TILE_COLUMNS) {
+        __syncthreads(); /* what load and store read is there */
+        for (int64_t first_column = 0; first_column < num_columns;
+             first_column += FF_TILE_COLUMNS) {
             ff_warp_tile<FF_TILE_COLUMNS> tile;
             tile.clear();
             for (int64_t first = 0; first < depth; first += kChunk) {
@@ -234,7 +240,8 @@ struct ff_row_product {
                     __syncthreads(); /* the chunk before has been used */
                     for (int r = warp; r < FF_TILE_ROWS; r += FF_TILE_WARPS)
                         for (int k = lane; k < pitch - ff_pad<T>::value; k += FF_WARP)
-                            rows[r * pitch + k] = ff_from_float<T>(k < width ? load(r, first + k) : 0.0f);
+                            rows[r * pitch + k] =
+                                ff_from_float<T>(k < width ? load(r, first + k) : 0.0f);
                     loaded = true;
                 }
                 for (int k0 = 0; k0 < width; k0 += kStep) {
@@ -242,19 +249,21 @@ struct ff_row_product {
                     for (int i = threadIdx.x; i < kStep * FF_TILE_COLUMNS; i += FF_TILE_THREADS) {
                         const int k = i / FF_TILE_COLUMNS, n = i % FF_TILE_COLUMNS;
                         const bool inside = k0 + k < width && first_column + n < num_columns;
-                        step[k * kWeightPitch + n] =
-                            ff_from_float<T>(inside ? weights[(first + k0 + k) * stride + first_column + n] : 0.0f);
+                        step[k * kWeightPitch + n] = ff_from_float<T>(
+                            inside ? weights[(first + k0 + k) * stride + first_column + n] : 0.0f);
                     }
                     __syncthreads();
-                    ff_multiply(tile, rows + warp * 16 * pitch + k0, pitch, step, kWeightPitch, kStep);
+                    ff_multiply(tile, rows + warp * 16 * pitch + k0, pitch, step, kWeightPitch,
+                                kStep);
                 }
             }
-FF_UNROLL
+#pragma unroll
             for (int n = 0; n < FF_TILE_COLUMNS / 8; n++)
-FF_UNROLL
+#pragma unroll
                 for (int e = 0; e < 4; e++)
                     if (first_column + tile.column(n, e) < num_columns)
-                        store(warp * 16 + tile.row(e), first_column + tile.column(n, e), tile.value[n][e]);
+                        store(warp * 16 + tile.row(e), first_column + tile.column(n, e),
+                              tile.value[n][e]);
         }
     }
 };
@@ -267,7 +276,8 @@ struct ff_norm_rows {
     float mean[FF_TILE_ROWS], factor[FF_TILE_ROWS];
 
     /* All threads, before a barrier: offsets of rows first .. first + 63 of [rows / inner, inner] positions. */
-    FF_DEVICE void locate(int64_t first, int64_t num_rows, int64_t inner, int64_t stride_outer, int64_t stride_inner)
+    FF_DEVICE void locate(int64_t first, int64_t num_rows, int64_t inner, int64_t stride_outer,
+                          int64_t stride_inner)
     {
         for (int r = threadIdx.x; r < FF_TILE_ROWS; r += FF_TILE_THREADS) {
             const int64_t at = first + r;
@@ -298,7 +308,8 @@ struct ff_norm_rows {
     }
 
     /* Element c of row r, normalised when scale is given; 0 beyond the end. */
-    FF_DEVICE float load(const float *x, const float *scale, const float *shift, int r, int64_t c) const
+    FF_DEVICE float load(const float *x, const float *scale, const float *shift, int r,
+                         int64_t c) const
     {
         if (offset[r] < 0)
             return 0.0f;

@@ -36,6 +36,7 @@
 #define __device__
 #define __host__
 #define __forceinline__ inline
+#define __noinline__    __attribute__((noinline))
 #define __launch_bounds__(...)
 
 struct dim3 {
@@ -51,20 +52,24 @@ struct alignas(16) float4 {
     float x, y, z, w;
 };
 
-namespace ff_emulate {
+namespace ff_emulate
+{
 
 /* Where in the sources an operation was called. */
 struct Site {
     const char *file;
     int line;
-    static constexpr Site here(const char *file = __builtin_FILE(), int line = __builtin_LINE()) { return {file, line}; }
+    static constexpr Site here(const char *file = __builtin_FILE(), int line = __builtin_LINE())
+    {
+        return {file, line};
+    }
 };
 
 /* What a running CUDA thread knows about itself. */
 struct Thread {
     dim3 thread_index;
     dim3 block_index, block_dim, grid_dim;
-    int lane; /* within its warp, 0 .. 31 */
+    int lane;     /* within its warp, 0 .. 31 */
     char *shared; /* the block's shared memory, 128-byte aligned */
     size_t shared_bytes;
 };
@@ -75,7 +80,16 @@ extern __thread Thread *self; /* the running CUDA thread of this OS thread */
 
 /* ---- 2. barriers and warp collectives ---- */
 
-enum Operation { SYNC_WARP, SHUFFLE, SHUFFLE_XOR, SHUFFLE_UP, SHUFFLE_DOWN, LOAD_MATRIX, LOAD_MATRIX_TRANSPOSED, MMA };
+enum Operation {
+    SYNC_WARP,
+    SHUFFLE,
+    SHUFFLE_XOR,
+    SHUFFLE_UP,
+    SHUFFLE_DOWN,
+    LOAD_MATRIX,
+    LOAD_MATRIX_TRANSPOSED,
+    MMA
+};
 
 enum { EXCHANGE_WORDS = 8, FULL_MASK = -1 };
 
@@ -89,7 +103,8 @@ void sync_warp(uint32_t mask, Site site);
 
 /* Wait until all lanes of `mask` are here with the same operation; returns all contributions by lane (32), which stay
  * valid until this lane's next collective. */
-const Words *exchange(uint32_t mask, Operation operation, Site site, const uint32_t *words, int num_words);
+const Words *exchange(uint32_t mask, Operation operation, Site site, const uint32_t *words,
+                      int num_words);
 
 template <class T>
 T shuffle(uint32_t mask, T value, int argument, int width, Operation operation, Site site)
@@ -116,42 +131,51 @@ T shuffle(uint32_t mask, T value, int argument, int width, Operation operation, 
 } /* namespace ff_emulate */
 
 #define threadIdx (ff_emulate::self->thread_index)
-#define blockIdx (ff_emulate::self->block_index)
-#define blockDim (ff_emulate::self->block_dim)
-#define gridDim (ff_emulate::self->grid_dim)
+#define blockIdx  (ff_emulate::self->block_index)
+#define blockDim  (ff_emulate::self->block_dim)
+#define gridDim   (ff_emulate::self->grid_dim)
 
-inline void __syncthreads(ff_emulate::Site site = ff_emulate::Site::here()) { ff_emulate::sync_threads(site); }
+inline void __syncthreads(ff_emulate::Site site = ff_emulate::Site::here())
+{
+    ff_emulate::sync_threads(site);
+}
 
-inline void __syncwarp(uint32_t mask = 0xffffffffu, ff_emulate::Site site = ff_emulate::Site::here())
+inline void __syncwarp(uint32_t mask = 0xffffffffu,
+                       ff_emulate::Site site = ff_emulate::Site::here())
 {
     ff_emulate::sync_warp(mask, site);
 }
 
 template <class T>
-T __shfl_sync(uint32_t mask, T value, int lane, int width = 32, ff_emulate::Site site = ff_emulate::Site::here())
+T __shfl_sync(uint32_t mask, T value, int lane, int width = 32,
+              ff_emulate::Site site = ff_emulate::Site::here())
 {
     return ff_emulate::shuffle(mask, value, lane, width, ff_emulate::SHUFFLE, site);
 }
 
 template <class T>
-T __shfl_xor_sync(uint32_t mask, T value, int lanes, int width = 32, ff_emulate::Site site = ff_emulate::Site::here())
+T __shfl_xor_sync(uint32_t mask, T value, int lanes, int width = 32,
+                  ff_emulate::Site site = ff_emulate::Site::here())
 {
     return ff_emulate::shuffle(mask, value, lanes, width, ff_emulate::SHUFFLE_XOR, site);
 }
 
 template <class T>
-T __shfl_up_sync(uint32_t mask, T value, int lanes, int width = 32, ff_emulate::Site site = ff_emulate::Site::here())
+T __shfl_up_sync(uint32_t mask, T value, int lanes, int width = 32,
+                 ff_emulate::Site site = ff_emulate::Site::here())
 {
     return ff_emulate::shuffle(mask, value, lanes, width, ff_emulate::SHUFFLE_UP, site);
 }
 
 template <class T>
-T __shfl_down_sync(uint32_t mask, T value, int lanes, int width = 32, ff_emulate::Site site = ff_emulate::Site::here())
+T __shfl_down_sync(uint32_t mask, T value, int lanes, int width = 32,
+                   ff_emulate::Site site = ff_emulate::Site::here())
 {
     return ff_emulate::shuffle(mask, value, lanes, width, ff_emulate::SHUFFLE_DOWN, site);
 }
 
-namespace ff_emulate {
+namespace ff_emulate
+{
 
 /* ---- 3. shared memory and asynchronous copies ---- */
 
@@ -165,14 +189,15 @@ inline void check_shared(const void *address, size_t bytes, const char *what, Si
 {
     const char *first = static_cast<const char *>(address);
     if (first < self->shared || first + bytes > self->shared + self->shared_bytes)
-        trap(site, "%s at byte %td of the block's %zu bytes of shared memory", what, first - self->shared,
-             self->shared_bytes);
+        trap(site, "%s at byte %td of the block's %zu bytes of shared memory", what,
+             first - self->shared, self->shared_bytes);
 }
 
 /* cp.async: 16 bytes that arrive when their group has been waited for; zeros when not valid. */
 void copy_async_16(void *shared, const void *global, bool valid, Site site);
 void copy_async_commit();
-void copy_async_wait(int num_pending); /* returns when at most the latest `num_pending` groups are on their way */
+void copy_async_wait(
+    int num_pending); /* returns when at most the latest `num_pending` groups are on their way */
 
 /* ---- 4. matrix instructions: fragment layouts of the PTX manual ---- */
 
@@ -184,8 +209,8 @@ inline void load_matrix(uint32_t (&fragment)[4], const void *row, bool transpose
     check_shared(row, 16, "ldmatrix row", site);
     uint32_t address[2];
     memcpy(address, &row, sizeof(row));
-    const Words *all = exchange(FULL_MASK, transposed ? LOAD_MATRIX_TRANSPOSED : LOAD_MATRIX, site, address,
-                                sizeof(row) / 4);
+    const Words *all = exchange(FULL_MASK, transposed ? LOAD_MATRIX_TRANSPOSED : LOAD_MATRIX, site,
+                                address, sizeof(row) / 4);
     const int r = self->lane / 4, c = self->lane % 4 * 2;
     for (int i = 0; i < 4; i++) {
         uint32_t pair = 0;
@@ -217,10 +242,13 @@ inline void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uin
     const int g = self->lane / 4, t = self->lane % 4;
     for (int pair = 0; pair < 8; pair++) { /* k = 2 pair, 2 pair + 1 */
         const int lane = pair % 4, half = pair / 4;
-        const uint32_t left[2] = {all[4 * g + lane].word[2 * half], all[4 * g + lane].word[2 * half + 1]};
-        const uint32_t right[2] = {all[4 * (2 * t) + lane].word[4 + half], all[4 * (2 * t + 1) + lane].word[4 + half]};
+        const uint32_t left[2] = {all[4 * g + lane].word[2 * half],
+                                  all[4 * g + lane].word[2 * half + 1]};
+        const uint32_t right[2] = {all[4 * (2 * t) + lane].word[4 + half],
+                                   all[4 * (2 * t + 1) + lane].word[4 + half]};
         for (int i = 0; i < 4; i++)
-            d[i] += bf16_bits_to_float(left[i / 2] & 0xffff) * bf16_bits_to_float(right[i % 2] & 0xffff) +
+            d[i] += bf16_bits_to_float(left[i / 2] & 0xffff) *
+                        bf16_bits_to_float(right[i % 2] & 0xffff) +
                     bf16_bits_to_float(left[i / 2] >> 16) * bf16_bits_to_float(right[i % 2] >> 16);
     }
 }
@@ -240,7 +268,8 @@ void launch(const Launch &launch, void (*body)(void *), void *argument);
 template <class Call>
 void launch_call(const Launch &what, Call call)
 {
-    launch(what, [](void *argument) { (*static_cast<Call *>(argument))(); }, &call);
+    launch(
+        what, [](void *argument) { (*static_cast<Call *>(argument))(); }, &call);
 }
 
 } /* namespace ff_emulate */

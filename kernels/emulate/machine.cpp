@@ -26,7 +26,7 @@
 
 #if defined(__SANITIZE_THREAD__)
 #include <sanitizer/tsan_interface.h>
-#define FF_TSAN 1
+#define FF_TSAN    1
 #define FF_NO_TSAN __attribute__((noinline, no_sanitize("thread")))
 #else
 #define FF_TSAN 0
@@ -45,11 +45,13 @@
 #define FF_ASM_SWITCH 0
 #endif
 
-namespace ff_emulate {
+namespace ff_emulate
+{
 
 __thread Thread *self;
 
-namespace {
+namespace
+{
 
 /* ---- 1. the state of one OS thread's machine ---- */
 
@@ -64,8 +66,9 @@ constexpr size_t STACK_BYTES = 256 << 10;
 constexpr size_t STACK_SPACING = 4 << 20;
 constexpr size_t MAX_SHARED_BYTES = 227 << 10; /* opt-in limit of sm_90 */
 constexpr size_t SHARED_ALIGNMENT = 128;
-constexpr size_t GUARD_BYTES = 512;
-constexpr uint32_t GUARD_WORD = 0xffa5ffa5; /* a NaN in float32 and in bf16 */
+constexpr size_t GUARD_BYTES = 512;          /* written and checked next to shared memory */
+constexpr size_t NO_ACCESS_BYTES = 16 << 20; /* around that */
+constexpr uint32_t GUARD_WORD = 0xffa5ffa5;  /* a NaN in float32 and in bf16 */
 
 struct Copy {
     char *shared;
@@ -99,7 +102,9 @@ struct Meeting {
     unsigned generation;
     Operation operation;
     Site site;
-    Words words[2][32]; /* by parity of the generation: a lane may be one collective ahead of a reader, not two */
+    Words words
+        [2]
+        [32]; /* by parity of the generation: a lane may be one collective ahead of a reader, not two */
 };
 
 struct Warp {
@@ -122,8 +127,8 @@ struct Machine {
     int runnable[MAX_THREADS];
     int num_threads, num_runnable, num_alive, num_at_barrier;
 
-    char *pages; /* guard page, pages of shared memory, guard page */
-    size_t page_bytes, pages_bytes;
+    char *pages; /* no access, pages that hold shared memory at their end, no access */
+    size_t pages_bytes;
     char *shared;
     void *signal_stack;
     char tsan_start, tsan_end, tsan_barrier; /* addresses TSan orders fibers by */
@@ -134,8 +139,9 @@ __thread uint64_t next_seed;
 
 const char *operation_name(Operation operation)
 {
-    static const char *const names[] = {"__syncwarp", "__shfl_sync", "__shfl_xor_sync", "__shfl_up_sync",
-                                        "__shfl_down_sync", "ldmatrix", "ldmatrix.trans", "mma"};
+    static const char *const names[] = {
+        "__syncwarp",       "__shfl_sync", "__shfl_xor_sync", "__shfl_up_sync",
+        "__shfl_down_sync", "ldmatrix",    "ldmatrix.trans",  "mma"};
     return names[operation];
 }
 
@@ -173,22 +179,24 @@ FF_NO_TSAN void report_place(Site site)
     abort();
 }
 
-namespace {
+namespace
+{
 
 struct sigaction previous_action;
 
-/* A guard page was touched: say whose. Any other fault is left to the handler that was there before. */
+/* Memory without access was touched: say whose. Any other fault is left to the handler that was there before. */
 FF_NO_TSAN void on_fault(int signal, siginfo_t *info, void *)
 {
     const Machine *m = machine;
     const char *address = static_cast<const char *>(info->si_addr);
     if (m != nullptr && m->launch != nullptr && m->current != nullptr) {
         if (address >= m->pages && address < m->pages + m->pages_bytes)
-            trap({nullptr, 0}, "access to byte %td of the block's %zu bytes of shared memory", address - m->shared,
-                 m->launch->shared_bytes);
+            trap({nullptr, 0}, "access to byte %td of the block's %zu bytes of shared memory",
+                 address - m->shared, m->launch->shared_bytes);
         const char *end = m->current->stack + STACK_SPACING;
         if (address >= m->current->stack && address < end)
-            trap({nullptr, 0}, "stack overflow: more than %zu bytes of local variables", STACK_BYTES);
+            trap({nullptr, 0}, "stack overflow: more than %zu bytes of local variables",
+                 STACK_BYTES);
     }
     sigaction(signal, &previous_action, nullptr);
 }
@@ -207,7 +215,8 @@ void install_handler()
 
 void *map_or_trap(size_t bytes, int protection)
 {
-    void *address = mmap(nullptr, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *address =
+        mmap(nullptr, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (address == MAP_FAILED)
         trap({nullptr, 0}, "cannot map %zu bytes", bytes);
     return address;
@@ -252,11 +261,12 @@ Machine *get_machine()
     owner.used = true;
     Machine *m = new Machine();
     m->seed = next_seed;
-    m->page_bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-    const size_t inner = (MAX_SHARED_BYTES + GUARD_BYTES + m->page_bytes - 1) / m->page_bytes * m->page_bytes;
-    m->pages_bytes = inner + 2 * m->page_bytes;
+    const size_t page_bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    const size_t inner =
+        (MAX_SHARED_BYTES + GUARD_BYTES + page_bytes - 1) / page_bytes * page_bytes;
+    m->pages_bytes = inner + 2 * NO_ACCESS_BYTES;
     m->pages = static_cast<char *>(map_or_trap(m->pages_bytes, PROT_NONE));
-    mprotect(m->pages + m->page_bytes, inner, PROT_READ | PROT_WRITE);
+    mprotect(m->pages + NO_ACCESS_BYTES, inner, PROT_READ | PROT_WRITE);
     m->signal_stack = map_or_trap(STACK_BYTES, PROT_READ | PROT_WRITE);
     stack_t stack;
     memset(&stack, 0, sizeof(stack));
@@ -354,7 +364,8 @@ FF_NO_TSAN void make_runnable(Machine *m, Fiber *fiber)
         }
     }
     trap(collective != nullptr ? collective->site : barrier->site,
-         "deadlock: %d threads wait in __syncthreads (line %d), %d in a warp collective (line %d), %d have returned",
+         "deadlock: %d threads wait in __syncthreads (line %d), %d in a warp collective (line %d), "
+         "%d have returned",
          m->num_at_barrier, barrier != nullptr ? barrier->site.line : 0, num_collective,
          collective != nullptr ? collective->site.line : 0, m->num_threads - m->num_alive);
 }
@@ -368,7 +379,8 @@ FF_NO_TSAN Fiber *choose(Machine *m)
         trap_deadlock(m);
     }
     const int last = m->num_runnable - 1;
-    const int at = m->last_first ? last : static_cast<int>(draw(m) % static_cast<uint64_t>(m->num_runnable));
+    const int at =
+        m->last_first ? last : static_cast<int>(draw(m) % static_cast<uint64_t>(m->num_runnable));
     const int index = m->runnable[at];
     m->runnable[at] = m->runnable[last];
     m->num_runnable = last;
@@ -422,7 +434,8 @@ FF_NO_TSAN void wait_at_barrier(Site site)
             if (other->wait != AT_BARRIER)
                 continue;
             if (other->site.line != site.line || other->site.file != site.file)
-                trap(site, "divergent __syncthreads: thread %d waits at line %d", i, other->site.line);
+                trap(site, "divergent __syncthreads: thread %d waits at line %d", i,
+                     other->site.line);
             break; /* those who wait agree */
         }
     fiber->wait = AT_BARRIER;
@@ -432,19 +445,22 @@ FF_NO_TSAN void wait_at_barrier(Site site)
     wait_here(m, fiber);
 }
 
-FF_NO_TSAN const Words *meet(uint32_t mask, Operation operation, Site site, const uint32_t *words, int num_words)
+FF_NO_TSAN const Words *meet(uint32_t mask, Operation operation, Site site, const uint32_t *words,
+                             int num_words)
 {
     Machine *m = machine;
     Fiber *fiber = m->current;
     Warp *warp = m->warps[fiber->warp];
     const int lane = fiber->thread.lane;
     if (!(mask >> lane & 1))
-        trap(site, "%s: the mask %08x has not the calling lane %d", operation_name(operation), mask, lane);
+        trap(site, "%s: the mask %08x has not the calling lane %d", operation_name(operation), mask,
+             lane);
     if (mask & ~warp->exist)
-        trap(site, "%s: the mask %08x names lanes the block does not have", operation_name(operation), mask);
+        trap(site, "%s: the mask %08x names lanes the block does not have",
+             operation_name(operation), mask);
     if (mask & ~warp->alive)
-        trap(site, "%s: the mask %08x names lanes that have returned (%08x are left)", operation_name(operation), mask,
-             warp->alive);
+        trap(site, "%s: the mask %08x names lanes that have returned (%08x are left)",
+             operation_name(operation), mask, warp->alive);
     Meeting *meeting = nullptr;
     for (Meeting &candidate : warp->meetings)
         if (candidate.mask == mask || candidate.mask == 0) {
@@ -453,8 +469,9 @@ FF_NO_TSAN const Words *meet(uint32_t mask, Operation operation, Site site, cons
         }
     if (meeting == nullptr)
         trap(site, "more than %d different masks in one warp", MAX_MASKS);
-    if (meeting->arrived != 0 && (meeting->operation != operation || meeting->site.line != site.line ||
-                                  meeting->site.file != site.file))
+    if (meeting->arrived != 0 &&
+        (meeting->operation != operation || meeting->site.line != site.line ||
+         meeting->site.file != site.file))
         trap(site, "divergent warp collective: this lane is in %s, others are in %s at line %d",
              operation_name(operation), operation_name(meeting->operation), meeting->site.line);
     meeting->mask = mask;
@@ -512,7 +529,8 @@ void sync_warp(uint32_t mask, Site site)
     order_after(warp);
 }
 
-const Words *exchange(uint32_t mask, Operation operation, Site site, const uint32_t *words, int num_words)
+const Words *exchange(uint32_t mask, Operation operation, Site site, const uint32_t *words,
+                      int num_words)
 {
     return meet(mask, operation, site, words, num_words);
 }
@@ -553,7 +571,8 @@ void copy_async_wait(int num_pending)
 
 /* ---- 6. launching ---- */
 
-namespace {
+namespace
+{
 
 void run_thread()
 {
@@ -613,12 +632,12 @@ FF_NO_TSAN void prepare_fiber(Machine *m, int index)
 #endif
 }
 
-/* Shared memory ends at the guard page, up to the alignment; the bytes around it hold guard words. */
+/* Shared memory ends where access ends, up to the alignment; the bytes around it hold guard words. */
 FF_NO_TSAN void prepare_shared(Machine *m)
 {
     const size_t bytes = m->launch->shared_bytes;
     const size_t aligned = (bytes + SHARED_ALIGNMENT - 1) / SHARED_ALIGNMENT * SHARED_ALIGNMENT;
-    char *end = m->pages + m->pages_bytes - m->page_bytes;
+    char *end = m->pages + m->pages_bytes - NO_ACCESS_BYTES;
     m->shared = end - aligned;
     uint32_t *word = reinterpret_cast<uint32_t *>(m->shared - GUARD_BYTES);
     for (; word < reinterpret_cast<uint32_t *>(end); word++) {
@@ -633,7 +652,7 @@ FF_NO_TSAN void prepare_shared(Machine *m)
 
 FF_NO_TSAN void check_guards(Machine *m)
 {
-    const char *end = m->pages + m->pages_bytes - m->page_bytes;
+    const char *end = m->pages + m->pages_bytes - NO_ACCESS_BYTES;
     for (const char *byte = m->shared - GUARD_BYTES; byte < end; byte++) {
         if (byte == m->shared)
             byte += m->launch->shared_bytes;
@@ -641,8 +660,8 @@ FF_NO_TSAN void check_guards(Machine *m)
             break;
         const uint8_t expected = (byte - end) & 1 ? GUARD_WORD >> 24 : GUARD_WORD & 0xff;
         if (static_cast<uint8_t>(*byte) != expected)
-            trap(m->launch->site, "this block wrote to byte %td of its %zu bytes of shared memory", byte - m->shared,
-                 m->launch->shared_bytes);
+            trap(m->launch->site, "this block wrote to byte %td of its %zu bytes of shared memory",
+                 byte - m->shared, m->launch->shared_bytes);
     }
 }
 
@@ -654,7 +673,8 @@ FF_NO_TSAN void prepare_block(Machine *m)
         if (m->warps[w] == nullptr)
             m->warps[w] = new Warp();
         const int num_lanes = m->num_threads - 32 * w;
-        m->warps[w]->exist = m->warps[w]->alive = num_lanes >= 32 ? 0xffffffffu : (1u << num_lanes) - 1;
+        m->warps[w]->exist = m->warps[w]->alive =
+            num_lanes >= 32 ? 0xffffffffu : (1u << num_lanes) - 1;
         for (Meeting &meeting : m->warps[w]->meetings)
             meeting.mask = meeting.arrived = 0;
     }
@@ -676,12 +696,14 @@ FF_NO_TSAN void check_launch(const Launch &what)
     const dim3 g = what.grid, b = what.block;
     const uint64_t threads = static_cast<uint64_t>(b.x) * b.y * b.z;
     if (threads == 0 || threads > MAX_THREADS || b.z > 64)
-        trap(what.site, "launch of %s: no GPU runs blocks of %u x %u x %u threads", what.kernel, b.x, b.y, b.z);
+        trap(what.site, "launch of %s: no GPU runs blocks of %u x %u x %u threads", what.kernel,
+             b.x, b.y, b.z);
     if (g.x == 0 || g.y == 0 || g.z == 0 || g.x > 0x7fffffff || g.y > 65535 || g.z > 65535)
-        trap(what.site, "launch of %s: no GPU runs a grid of %u x %u x %u blocks", what.kernel, g.x, g.y, g.z);
+        trap(what.site, "launch of %s: no GPU runs a grid of %u x %u x %u blocks", what.kernel, g.x,
+             g.y, g.z);
     if (what.shared_bytes > MAX_SHARED_BYTES)
-        trap(what.site, "launch of %s: %zu bytes of shared memory, more than a block can have", what.kernel,
-             what.shared_bytes);
+        trap(what.site, "launch of %s: %zu bytes of shared memory, more than a block can have",
+             what.kernel, what.shared_bytes);
 }
 
 } /* namespace */
@@ -707,7 +729,8 @@ FF_NO_TSAN void launch(const Launch &what, void (*body)(void *), void *argument)
 #endif
     const uint64_t num_blocks = static_cast<uint64_t>(what.grid.x) * what.grid.y * what.grid.z;
     uint32_t *order = nullptr;
-    if (num_blocks > 0xffffffffu || (order = static_cast<uint32_t *>(malloc(num_blocks * sizeof(*order)))) == nullptr)
+    if (num_blocks > 0xffffffffu ||
+        (order = static_cast<uint32_t *>(malloc(num_blocks * sizeof(*order)))) == nullptr)
         trap(what.site, "launch of %s: %llu blocks are too many to emulate", what.kernel,
              static_cast<unsigned long long>(num_blocks));
     for (uint64_t i = 0; i < num_blocks; i++) { /* a random permutation, inside out */
@@ -717,8 +740,9 @@ FF_NO_TSAN void launch(const Launch &what, void (*body)(void *), void *argument)
     }
     for (uint64_t i = 0; i < num_blocks; i++) {
         const uint32_t block = order[i];
-        m->block_index = dim3(block % what.grid.x, block / what.grid.x % what.grid.y,
-                              static_cast<uint32_t>(block / (static_cast<uint64_t>(what.grid.x) * what.grid.y)));
+        m->block_index =
+            dim3(block % what.grid.x, block / what.grid.x % what.grid.y,
+                 static_cast<uint32_t>(block / (static_cast<uint64_t>(what.grid.x) * what.grid.y)));
         prepare_block(m);
         order_before(&m->tsan_start);
         switch_fiber(&m->host, choose(m), false);
