@@ -37,8 +37,7 @@ struct Attention {
     int64_t batch, num_head, num_query, num_key;
     int width;   /* c_hidden */
     float scale; /* of q k */
-    bool
-        vector; /* rows of q, k and v are whole 16-byte vectors, so that they can be copied asynchronously */
+    bool vector; /* rows of q, k, v are whole 16-byte vectors: copied asynchronously */
 };
 
 /* Sizes of a block's tiles for kWidth channels. Heads up to 64 channels wide have one chunk of kWidth; wider ones loop
