@@ -2,44 +2,6 @@
 
 /* ---- the register tile ---- */
 
-/* rows x (2 vectors): acc += A[rows, k] * panel[k]; A elements are broadcast from memory. */
-#if FF_BF16
-typedef int32_t mm_a; /* a pair of bf16 */
-#define MM_STEP(acc, a, b) v_bf16_dot(acc, vi_set1(a), b)
-#define MM_B(p) vi_load(p)
-typedef vi mm_b;
-#else
-typedef float mm_a;
-#define MM_STEP(acc, a, b) v_fma(v_set1(a), b, acc)
-#define MM_B(p) v_load(p)
-typedef vf mm_b;
-#endif
-
-FF_INLINE mm_a mm_read(const ff_operand *p)
-{
-    mm_a a;
-    memcpy(&a, p, sizeof a);
-    return a;
-}
-
-/* K in steps of one operand (float) or one pair (bf16); sa = row stride of A in operands. */
-FF_INLINE void tile_sum(int rows, int vecs, int64_t steps, const ff_operand *A, int64_t sa, const ff_operand *Bp,
-                        vf acc[][2])
-{
-    const int64_t ka = FF_KP, kb = (int64_t)FF_NR * FF_KP;
-    for (int64_t k = 0; k < steps; k++) {
-        const mm_b b0 = MM_B(Bp + k * kb);
-        const mm_b b1 = vecs > 1 ? MM_B(Bp + k * kb + FF_VL * FF_KP) : b0;
-#pragma GCC unroll 16
-        for (int r = 0; r < rows; r++) {
-            const mm_a a = mm_read(A + r * sa + k * ka);
-            acc[r][0] = MM_STEP(acc[r][0], a, b0);
-            if (vecs > 1)
-                acc[r][1] = MM_STEP(acc[r][1], a, b1);
-        }
-    }
-}
-
 enum { OUT_FLOAT, OUT_OPERAND };
 
 FF_INLINE void store_row(int out, void *C, vf v, int64_t n, int relu)
@@ -85,7 +47,7 @@ FF_INLINE void tile(int rows, int vecs, int out, int64_t steps, const ff_operand
         acc[r][0] = i0;
         acc[r][1] = i1;
     }
-    tile_sum(rows, vecs, steps, A, sa, Bp, acc);
+    mm_tile_sum(rows, vecs, steps, A, sa, Bp, acc);
 #pragma GCC unroll 16
     for (int r = 0; r < rows; r++) {
         char *c = (char *)C + (size_t)(r * ldc) * es;
@@ -114,22 +76,7 @@ FF_INLINE void tile_rows(int64_t rows, int out, int64_t steps, const ff_operand 
 {
     const int wide = n > FF_VL;
     switch (rows) {
-        MM_CASE(1)
-        MM_CASE(2)
-        MM_CASE(3)
-        MM_CASE(4)
-#if FF_MR >= 6 || FF_SIMD_512 || FF_SIMD_256
-        MM_CASE(5)
-        MM_CASE(6)
-#endif
-#if FF_SIMD_512
-        MM_CASE(7)
-        MM_CASE(8)
-        MM_CASE(9)
-        MM_CASE(10)
-        MM_CASE(11)
-        MM_CASE(12)
-#endif
+        MM_ROW_CASES(MM_CASE)
     default:
         break;
     }
@@ -524,22 +471,7 @@ static void tn_rows(int64_t rows, int64_t steps, const mm_a *X, int64_t ldx, con
                     int64_t ldc, int64_t n)
 {
     switch (rows) {
-        TN_CASE(1)
-        TN_CASE(2)
-        TN_CASE(3)
-        TN_CASE(4)
-#if FF_SIMD_512 || FF_SIMD_256
-        TN_CASE(5)
-        TN_CASE(6)
-#endif
-#if FF_SIMD_512
-        TN_CASE(7)
-        TN_CASE(8)
-        TN_CASE(9)
-        TN_CASE(10)
-        TN_CASE(11)
-        TN_CASE(12)
-#endif
+        MM_ROW_CASES(TN_CASE)
     default:
         break;
     }
@@ -575,6 +507,103 @@ void FF_FN(mm_tn)(int64_t M, int64_t N, int64_t K, const float *X, int64_t ldx, 
         for (int64_t m0 = 0, h; m0 < M; m0 += h) {
             h = tile_height(M - m0);
             tn_rows(h, steps, Xp + m0, ldp, Yp + n0 * steps * FF_KP, FF_NR * FF_KP, C + m0 * ldc + n0, ldc, n);
+        }
+    }
+}
+
+/* ---- residual updates ---- */
+
+FF_INLINE void update_tile(int rows, int vecs, int64_t steps, const ff_operand *A, int64_t sa, const ff_operand *Bp,
+                           float *out, int64_t ldo, int64_t n, const mm_residual *u)
+{
+    vf acc[FF_MR][2];
+    vf i0 = v_zero(), i1 = v_zero();
+    if (u->bias != NULL) {
+        i0 = n >= FF_VL ? v_load(u->bias) : v_load_n(u->bias, n);
+        if (vecs > 1)
+            i1 = n >= 2 * FF_VL ? v_load(u->bias + FF_VL) : v_load_n(u->bias + FF_VL, n - FF_VL);
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; r++) {
+        acc[r][0] = i0;
+        acc[r][1] = i1;
+    }
+    mm_tile_sum(rows, vecs, steps, A, sa, Bp, acc);
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 2
+        for (int v = 0; v < vecs; v++) {
+            const int64_t left = n - v * FF_VL;
+            vf y = acc[r][v];
+            if (u->factor != NULL) {
+                const float *f = u->factor + r * u->ld_factor + v * FF_VL;
+                y *= left >= FF_VL ? v_load(f) : v_load_n(f, left);
+            }
+            if (u->residual != NULL) {
+                const float *x = u->residual + r * u->ld_residual + v * FF_VL;
+                y += left >= FF_VL ? v_load(x) : v_load_n(x, left);
+            }
+            float *o = out + r * ldo + v * FF_VL;
+            if (left >= FF_VL)
+                v_store(o, y);
+            else
+                v_store_n(o, y, left);
+        }
+}
+
+#define UPDATE_CASE(r)                                                                                                 \
+    case r:                                                                                                            \
+        if (n > FF_VL)                                                                                                 \
+            update_tile(r, 2, steps, A, sa, Bp, out, ldo, n, u);                                                       \
+        else                                                                                                           \
+            update_tile(r, 1, steps, A, sa, Bp, out, ldo, n, u);                                                       \
+        break;
+
+static void update_rows(int64_t rows, int64_t steps, const ff_operand *A, int64_t sa, const ff_operand *Bp, float *out,
+                        int64_t ldo, int64_t n, const mm_residual *u)
+{
+    switch (rows) {
+        MM_ROW_CASES(UPDATE_CASE)
+    default:
+        break;
+    }
+}
+
+void FF_FN(mm_update)(int64_t M, int64_t N, int64_t K, const ff_operand *A, int64_t lda, const ff_operand *Bp, float *out,
+                      int64_t ldo, const mm_residual *update)
+{
+    const int64_t steps = (K + FF_KP - 1) / FF_KP;
+#if defined(FF_ISA_AMX)
+    if (M >= 16 && N >= FF_NR && steps >= AMX_STEPS) { /* tiles first, then one pass over the hot result */
+        _Alignas(64) float y[16 * FF_NR];
+        for (int64_t m = 0; m < M; m += 16)
+            for (int64_t n0 = 0; n0 < N; n0 += FF_NR) {
+                const int64_t h = M - m < 16 ? M - m : 16, n = N - n0 < FF_NR ? N - n0 : FF_NR;
+                FF_FN(mm)(h, n, K, A + m * lda, lda, Bp + n0 * steps * FF_KP, y, FF_NR, MM_STORE,
+                          update->bias == NULL ? NULL : update->bias + n0);
+                for (int64_t r = 0; r < h; r++)
+                    for (int64_t i = 0; i < n; i += FF_VL) {
+                        const int64_t left = n - i;
+                        vf v = v_load(y + r * FF_NR + i);
+                        if (update->factor != NULL)
+                            v *= v_load_n(update->factor + (m + r) * update->ld_factor + n0 + i, left);
+                        if (update->residual != NULL)
+                            v += v_load_n(update->residual + (m + r) * update->ld_residual + n0 + i, left);
+                        v_store_n(out + (m + r) * ldo + n0 + i, v, left);
+                    }
+            }
+        return;
+    }
+#endif
+    for (int64_t n0 = 0; n0 < N; n0 += FF_NR) {
+        const int64_t n = N - n0 < FF_NR ? N - n0 : FF_NR;
+        for (int64_t m0 = 0, h; m0 < M; m0 += h) {
+            h = tile_height(M - m0);
+            const mm_residual u = {
+                update->residual == NULL ? NULL : update->residual + m0 * update->ld_residual + n0, update->ld_residual,
+                update->bias == NULL ? NULL : update->bias + n0,
+                update->factor == NULL ? NULL : update->factor + m0 * update->ld_factor + n0, update->ld_factor};
+            update_rows(h, steps, A + m0 * lda, lda, Bp + n0 * steps * FF_KP, out + m0 * ldo + n0, ldo, n, &u);
         }
     }
 }

@@ -51,6 +51,17 @@ void FF_FN(mm)(int64_t M, int64_t N, int64_t K, const ff_operand *A, int64_t lda
 /** The same with C stored as operands (MM_STORE only), optionally through relu. */
 void FF_FN(mm_operand)(int64_t M, int64_t N, int64_t K, const ff_operand *A, int64_t lda, const ff_operand *Bp,
                        ff_operand *C, int64_t ldc, const float *bias, int relu);
+/** out = residual + factor * (A B + bias), each part optional (NULL). */
+typedef struct {
+    const float *residual; /* [M, N], leading dimension ld_residual; may be out itself */
+    int64_t ld_residual;
+    const float *bias;   /* [N] */
+    const float *factor; /* [M, N], leading dimension ld_factor: dropout multipliers */
+    int64_t ld_factor;
+} mm_residual;
+void FF_FN(mm_update)(int64_t M, int64_t N, int64_t K, const ff_operand *A, int64_t lda, const ff_operand *Bp, float *out,
+                      int64_t ldo, const mm_residual *update);
+
 /**
  * C[m, n] += sum_r X[r, m] Y[r, n]: weight gradients. X and Y float32 row-major, r = 0..K-1.
  * scratch: mm_tn_scratch(M, N, K) bytes (bf16 copies need row pairs; float32 packs Y for large N only).
@@ -58,4 +69,54 @@ void FF_FN(mm_operand)(int64_t M, int64_t N, int64_t K, const ff_operand *A, int
 size_t FF_FN(mm_tn_scratch)(int64_t M, int64_t N, int64_t K);
 void FF_FN(mm_tn)(int64_t M, int64_t N, int64_t K, const float *X, int64_t ldx, const float *Y, int64_t ldy, float *C,
                   int64_t ldc, void *scratch);
+
+/* ---- the register tile, for kernels with an epilogue of their own ---- */
+
+/* rows x (2 vectors): acc += A[rows, k] * panel[k]; A elements are broadcast from memory. */
+#if FF_BF16
+typedef int32_t mm_a; /* a pair of bf16 */
+#define MM_STEP(acc, a, b) v_bf16_dot(acc, vi_set1(a), b)
+#define MM_B(p) vi_load(p)
+typedef vi mm_b;
+#else
+typedef float mm_a;
+#define MM_STEP(acc, a, b) v_fma(v_set1(a), b, acc)
+#define MM_B(p) v_load(p)
+typedef vf mm_b;
+#endif
+
+FF_INLINE mm_a mm_read(const ff_operand *p)
+{
+    mm_a a;
+    memcpy(&a, p, sizeof a);
+    return a;
+}
+
+/* K in steps of one operand (float) or one pair (bf16); sa = row stride of A in operands. */
+FF_INLINE void mm_tile_sum(int rows, int vecs, int64_t steps, const ff_operand *A, int64_t sa, const ff_operand *Bp,
+                           vf acc[][2])
+{
+    const int64_t ka = FF_KP, kb = (int64_t)FF_NR * FF_KP;
+    for (int64_t k = 0; k < steps; k++) {
+        const mm_b b0 = MM_B(Bp + k * kb);
+        const mm_b b1 = vecs > 1 ? MM_B(Bp + k * kb + FF_VL * FF_KP) : b0;
+#pragma GCC unroll 16
+        for (int r = 0; r < rows; r++) {
+            const mm_a a = mm_read(A + r * sa + k * ka);
+            acc[r][0] = MM_STEP(acc[r][0], a, b0);
+            if (vecs > 1)
+                acc[r][1] = MM_STEP(acc[r][1], a, b1);
+        }
+    }
+}
+
+/** case 1: .. case FF_MR: of a switch over the rows of a register tile. */
+#if FF_SIMD_512
+#define MM_ROW_CASES(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12)
+#elif FF_SIMD_256
+#define MM_ROW_CASES(X) X(1) X(2) X(3) X(4) X(5) X(6)
+#else
+#define MM_ROW_CASES(X) X(1) X(2) X(3) X(4)
+#endif
+
 #endif
