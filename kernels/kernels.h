@@ -344,9 +344,11 @@ typedef struct ff_kernels {
     void (*triangle_multiplication_project_forward)(void *left, void *right, const float *pair,
                                                     const ff_triangle_multiplication_params *w,
                                                     const ff_triangle_multiplication_args *args, void *scratch);
-    /* grad_left, grad_right operand arrays as left, right; grad_pair += */
+    /* grad_left, grad_right: operand arrays as left, right, which are what project_forward gave (kept, or made again: the
+     * product's backward needs them anyway, and with them only the gates are recomputed here); grad_pair += */
     void (*triangle_multiplication_project_backward)(float *grad_pair, const ff_triangle_multiplication_params *grad_w,
-                                                     const void *grad_left, const void *grad_right, const float *pair,
+                                                     const void *grad_left, const void *grad_right, const void *left,
+                                                     const void *right, const float *pair,
                                                      const ff_triangle_multiplication_params *w,
                                                      const ff_triangle_multiplication_args *args, void *scratch);
     /* t operand [c_hidden, num_i, num_j] */
@@ -354,7 +356,7 @@ typedef struct ff_kernels {
                                                     void *scratch);
     /* grad_a[c, i, k] = sum_j grad_t[c, i, j] b[c, j, k] ("=", operand);
      * grad_b[c, j, k] = sum_i grad_t[c, i, j] a[c, i, k] ("=", operand, one contiguous array per block, rows as blocks).
-     * grad_a may be grad_t itself only when nothing else reads it: it may not here (both outputs read grad_t). */
+     * grad_a may be grad_t itself when num_j == num_k: each channel is done with its grad_t before it is overwritten. */
     void (*triangle_multiplication_product_backward)(void *grad_a, void *const *grad_b, const void *grad_t,
                                                      const void *a, const ff_triangle_product_args *args,
                                                      void *scratch);

@@ -227,47 +227,6 @@ void FF_FN(mm_operand)(int64_t M, int64_t N, int64_t K, const ff_operand *A, int
 
 /* ---- packing ---- */
 
-/* 16x16 (FF_VL x FF_VL) transposition of float32 rows: dst row k, lane i = src row i, element k; edges are zero. */
-#if FF_SIMD_512
-FF_INLINE void transpose_block(vf r[FF_VL])
-{
-    __m512 t[16], u[16];
-#pragma GCC unroll 16
-    for (int i = 0; i < 16; i += 2) {
-        t[i] = _mm512_unpacklo_ps((__m512)r[i], (__m512)r[i + 1]);
-        t[i + 1] = _mm512_unpackhi_ps((__m512)r[i], (__m512)r[i + 1]);
-    }
-#pragma GCC unroll 16
-    for (int i = 0; i < 16; i += 4) {
-        u[i] = (__m512)_mm512_unpacklo_pd((__m512d)t[i], (__m512d)t[i + 2]);
-        u[i + 1] = (__m512)_mm512_unpackhi_pd((__m512d)t[i], (__m512d)t[i + 2]);
-        u[i + 2] = (__m512)_mm512_unpacklo_pd((__m512d)t[i + 1], (__m512d)t[i + 3]);
-        u[i + 3] = (__m512)_mm512_unpackhi_pd((__m512d)t[i + 1], (__m512d)t[i + 3]);
-    }
-#pragma GCC unroll 4
-    for (int j = 0; j < 4; j++) { /* lanes of 128 bits: u[4 b + j] holds rows 4b..4b+3 of columns j, 4+j, 8+j, 12+j */
-        const __m512 a = _mm512_shuffle_f32x4(u[j], u[4 + j], 0x88), b = _mm512_shuffle_f32x4(u[8 + j], u[12 + j], 0x88);
-        const __m512 c = _mm512_shuffle_f32x4(u[j], u[4 + j], 0xdd), d = _mm512_shuffle_f32x4(u[8 + j], u[12 + j], 0xdd);
-        r[j] = (vf)_mm512_shuffle_f32x4(a, b, 0x88);
-        r[8 + j] = (vf)_mm512_shuffle_f32x4(a, b, 0xdd);
-        r[4 + j] = (vf)_mm512_shuffle_f32x4(c, d, 0x88);
-        r[12 + j] = (vf)_mm512_shuffle_f32x4(c, d, 0xdd);
-    }
-}
-#else
-FF_INLINE void transpose_block(vf r[FF_VL])
-{
-    float a[FF_VL][FF_VL], b[FF_VL][FF_VL];
-    for (int i = 0; i < FF_VL; i++)
-        v_store(a[i], r[i]);
-    for (int i = 0; i < FF_VL; i++)
-        for (int j = 0; j < FF_VL; j++)
-            b[i][j] = a[j][i];
-    for (int i = 0; i < FF_VL; i++)
-        r[i] = v_load(b[i]);
-}
-#endif
-
 void FF_FN(mm_transpose)(float *dst, int64_t ldd, const float *src, int64_t lds, int64_t rows, int64_t cols)
 {
     for (int64_t i0 = 0; i0 < rows; i0 += FF_VL)
@@ -278,14 +237,14 @@ void FF_FN(mm_transpose)(float *dst, int64_t ldd, const float *src, int64_t lds,
 #pragma GCC unroll 16
                 for (int i = 0; i < FF_VL; i++)
                     r[i] = v_load(src + (i0 + i) * lds + j0);
-                transpose_block(r);
+                v_transpose(r);
 #pragma GCC unroll 16
                 for (int j = 0; j < FF_VL; j++)
                     v_store(dst + (j0 + j) * ldd + i0, r[j]);
             } else {
                 for (int i = 0; i < FF_VL; i++)
                     r[i] = i < ni ? v_load_n(src + (i0 + i) * lds + j0, nj) : v_zero();
-                transpose_block(r);
+                v_transpose(r);
                 for (int64_t j = 0; j < nj; j++)
                     v_store_n(dst + (j0 + j) * ldd + i0, r[j], ni);
             }
@@ -328,7 +287,7 @@ void FF_FN(mm_pack_t)(ff_operand *packed, const float *b, int64_t ldb, int64_t K
 #pragma GCC unroll 16
                 for (int i = 0; i < FF_VL; i++)
                     r[i] = i < n ? v_load_n(b + (first + i) * ldb + k0, nk) : v_zero();
-                transpose_block(r);
+                v_transpose(r);
                 ff_operand *p = packed + k0 * FF_NR + v * FF_VL * FF_KP;
 #if FF_BF16
                 for (int k = 0; k < nk; k += 2)
@@ -392,7 +351,7 @@ void FF_FN(mm_pack_operand_t)(ff_operand *packed, const ff_operand *b, int64_t l
                         r[i] = (vf)vi_load(t);
                     }
                 }
-                transpose_block(r);
+                v_transpose(r);
                 for (int64_t p = 0; p < np; p++)
                     vi_store(packed + (p0 + p) * 2 * FF_NR + v * 2 * FF_VL, (vi)r[p]);
             }

@@ -203,6 +203,47 @@ FF_INLINE vf v_sigmoid(vf x)
 #endif
 }
 
+/** FF_VL x FF_VL transposition in registers: lane i of row k becomes lane k of row i. */
+#if FF_SIMD_512
+FF_INLINE void v_transpose(vf r[FF_VL])
+{
+    __m512 t[16], u[16];
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; i += 2) {
+        t[i] = _mm512_unpacklo_ps((__m512)r[i], (__m512)r[i + 1]);
+        t[i + 1] = _mm512_unpackhi_ps((__m512)r[i], (__m512)r[i + 1]);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; i += 4) {
+        u[i] = (__m512)_mm512_unpacklo_pd((__m512d)t[i], (__m512d)t[i + 2]);
+        u[i + 1] = (__m512)_mm512_unpackhi_pd((__m512d)t[i], (__m512d)t[i + 2]);
+        u[i + 2] = (__m512)_mm512_unpacklo_pd((__m512d)t[i + 1], (__m512d)t[i + 3]);
+        u[i + 3] = (__m512)_mm512_unpackhi_pd((__m512d)t[i + 1], (__m512d)t[i + 3]);
+    }
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; j++) { /* lanes of 128 bits: u[4 b + j] holds rows 4b..4b+3 of columns j, 4+j, 8+j, 12+j */
+        const __m512 a = _mm512_shuffle_f32x4(u[j], u[4 + j], 0x88), b = _mm512_shuffle_f32x4(u[8 + j], u[12 + j], 0x88);
+        const __m512 c = _mm512_shuffle_f32x4(u[j], u[4 + j], 0xdd), d = _mm512_shuffle_f32x4(u[8 + j], u[12 + j], 0xdd);
+        r[j] = (vf)_mm512_shuffle_f32x4(a, b, 0x88);
+        r[8 + j] = (vf)_mm512_shuffle_f32x4(a, b, 0xdd);
+        r[4 + j] = (vf)_mm512_shuffle_f32x4(c, d, 0x88);
+        r[12 + j] = (vf)_mm512_shuffle_f32x4(c, d, 0xdd);
+    }
+}
+#else
+FF_INLINE void v_transpose(vf r[FF_VL])
+{
+    float a[FF_VL][FF_VL], b[FF_VL][FF_VL];
+    for (int i = 0; i < FF_VL; i++)
+        v_store(a[i], r[i]);
+    for (int i = 0; i < FF_VL; i++)
+        for (int j = 0; j < FF_VL; j++)
+            b[i][j] = a[j][i];
+    for (int i = 0; i < FF_VL; i++)
+        r[i] = v_load(b[i]);
+}
+#endif
+
 /* ---- bfloat16: operands of matrix products; sums are always float32 ---- */
 
 typedef uint16_t ff_bf16;
