@@ -64,6 +64,7 @@ typedef struct golden_case {
     golden_list got_outputs;                /* stored by the runner; names may carry a variant "inference:msa" */
     golden_list got_grads;                  /* "input/msa", "param/..." */
     char *variant;                          /* golden_set_variant; NULL = the first run */
+    char *no_gradients;                     /* golden_lack_gradients: why; NULL = gradients are there */
     bool out_of_memory;                     /* a store failed; the judge reports it */
 } golden_case;
 
@@ -92,7 +93,9 @@ const char *golden_text(const golden_case *c, const char *name, const char *fall
 
 /* ---- results ---- */
 
-/* Each copies `shape`'s worth of floats at once. A name the file does not have is kept and not judged. */
+/* Each copies `shape`'s worth of floats at once. A name the file does not have is kept and not judged. Every array the file
+ * has under output/ and grad/ must be stored (intermediate values too), or it counts as failed; the one exception is
+ * output/torsion_well_conditioned, a marker for the judge. */
 void golden_store_output(golden_case *c, const char *name, const float *data, int ndim, const int64_t *shape);
 void golden_store_grad_input(golden_case *c, const char *name, const float *data, int ndim, const int64_t *shape);
 void golden_store_grad_param(golden_case *c, const char *name, const float *data, int ndim, const int64_t *shape);
@@ -100,6 +103,10 @@ void golden_store_grad_param(golden_case *c, const char *name, const float *data
 /** From here on results belong to a second way of computing the same case ("inference", "checkpointed"): whatever is
  * stored again is judged again, under the same rules; what is not, is not missed. NULL = back to the first. */
 void golden_set_variant(golden_case *c, const char *variant);
+
+/** The backend has no backward for this case (`reason` names the table entry): its gradients count as the judge counts
+ * unknown operations. */
+void golden_lack_gradients(golden_case *c, const char *reason);
 
 /* ---- parameters ---- */
 
