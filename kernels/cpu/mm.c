@@ -566,3 +566,57 @@ void FF_FN(mm_update)(int64_t M, int64_t N, int64_t K, const ff_operand *A, int6
         }
     }
 }
+
+void FF_FN(mm_operand_add)(int64_t M, int64_t N, int64_t K, const ff_operand *A, int64_t lda, const ff_operand *Bp,
+                           ff_operand *C, int64_t ldc, int add)
+{
+    if (!add) {
+        FF_FN(mm_operand)(M, N, K, A, lda, Bp, C, ldc, NULL, 0);
+        return;
+    }
+#if FF_BF16
+    const int64_t steps = (K + FF_KP - 1) / FF_KP;
+    _Alignas(64) float y[FF_MR * FF_NR];
+    for (int64_t n0 = 0; n0 < N; n0 += FF_NR)
+        for (int64_t m0 = 0; m0 < M; m0 += FF_MR) {
+            const int64_t h = M - m0 < FF_MR ? M - m0 : FF_MR, n = N - n0 < FF_NR ? N - n0 : FF_NR;
+            FF_FN(mm)(h, n, K, A + m0 * lda, lda, Bp + n0 * steps * FF_KP, y, FF_NR, MM_STORE, NULL);
+            for (int64_t r = 0; r < h; r++)
+                for (int64_t i = 0; i < n; i++) {
+                    ff_operand *c = C + (m0 + r) * ldc + n0 + i;
+                    *c = operand_from_float(operand_to_float(*c) + y[r * FF_NR + i]);
+                }
+        }
+#else
+    FF_FN(mm)(M, N, K, A, lda, Bp, C, ldc, MM_ADD, NULL);
+#endif
+}
+
+void FF_FN(mm_transpose_operand)(ff_operand *dst, int64_t ldd, const ff_operand *src, int64_t lds, int64_t rows,
+                                 int64_t cols)
+{
+#if FF_BF16
+    /* lanes hold (src[i][j], src[i + 1][j]): transposed as 32-bit numbers they are dst[j][i..i + 1] */
+    for (int64_t i0 = 0; i0 < rows; i0 += 2 * FF_VL)
+        for (int64_t j0 = 0; j0 < cols; j0 += FF_VL) {
+            const int64_t pairs = (rows - i0 + 1) / 2 < FF_VL ? (rows - i0 + 1) / 2 : FF_VL;
+            const int64_t nj = cols - j0 < FF_VL ? cols - j0 : FF_VL;
+            vf r[FF_VL];
+            for (int p = 0; p < FF_VL; p++) {
+                ff_operand lo[FF_VL] = {0}, hi[FF_VL] = {0};
+                const int64_t i = i0 + 2 * p;
+                if (p < pairs) {
+                    memcpy(lo, src + i * lds + j0, (size_t)nj * sizeof *lo);
+                    if (i + 1 < rows)
+                        memcpy(hi, src + (i + 1) * lds + j0, (size_t)nj * sizeof *hi);
+                }
+                r[p] = (vf)(((vi)v_load_bf16(hi)) | (vi)((vu)v_load_bf16(lo) >> 16));
+            }
+            v_transpose(r);
+            for (int64_t j = 0; j < nj; j++)
+                v_store_n((float *)(void *)(dst + (j0 + j) * ldd + i0), r[j], pairs);
+        }
+#else
+    FF_FN(mm_transpose)(dst, ldd, src, lds, rows, cols);
+#endif
+}

@@ -51,6 +51,13 @@ void FF_FN(mm)(int64_t M, int64_t N, int64_t K, const ff_operand *A, int64_t lda
 /** The same with C stored as operands (MM_STORE only), optionally through relu. */
 void FF_FN(mm_operand)(int64_t M, int64_t N, int64_t K, const ff_operand *A, int64_t lda, const ff_operand *Bp,
                        ff_operand *C, int64_t ldc, const float *bias, int relu);
+/** C (=, += when add is set) A B with C stored as operands. */
+void FF_FN(mm_operand_add)(int64_t M, int64_t N, int64_t K, const ff_operand *A, int64_t lda, const ff_operand *Bp,
+                           ff_operand *C, int64_t ldc, int add);
+/** dst[j, i] = src[i, j], operands; pad columns of dst up to mm_lda(rows) are zeroed. */
+void FF_FN(mm_transpose_operand)(ff_operand *dst, int64_t ldd, const ff_operand *src, int64_t lds, int64_t rows,
+                                 int64_t cols);
+
 /** out = residual + factor * (A B + bias), each part optional (NULL). */
 typedef struct {
     const float *residual; /* [M, N], leading dimension ld_residual; may be out itself */
