@@ -12,7 +12,7 @@ enum { ALIGNMENT = 64, PATH_BYTES = 1024 };
 
 /* ---- lists ---- */
 
-static void list_free(golden_list *list)
+void golden_list_free(golden_list *list)
 {
     for (int64_t i = 0; i < list->count; i++) {
         free(list->items[i].name);
@@ -366,7 +366,7 @@ void golden_case_free(golden_case *c)
     golden_list *lists[] = {&c->inputs,       &c->params,      &c->cotangents, &c->want_outputs, &c->want_grads,
                             &c->want_reduced, &c->got_outputs, &c->got_grads};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
-        list_free(lists[i]);
+        golden_list_free(lists[i]);
     for (int64_t i = 0; i < c->num_attributes; i++) {
         free(c->attributes[i].name);
         free(c->attributes[i].text);

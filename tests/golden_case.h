@@ -146,6 +146,7 @@ void golden_case_free(golden_case *c);
 
 /** Add a copy of an array (data NULL = zeros) to a list: for the reader and for tests that make cases by hand. */
 ff_status golden_list_add(golden_list *list, const char *name, int ndim, const int64_t *shape, const float *data);
+void golden_list_free(golden_list *list);
 ff_status golden_add_number(golden_case *c, const char *name, double value);
 ff_status golden_add_text(golden_case *c, const char *name, const char *text);
 
