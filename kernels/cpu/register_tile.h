@@ -1,0 +1,194 @@
+/* register_tile.h - one register tile of a matrix product, inlined into kernels whose epilogue needs the sums in registers.
+ *
+ * mm.h stores plain products; here the caller owns the sums of up to FF_MR rows x 2 vectors and says how both operands are
+ * strided, so that packed panels, rows, and the transposed reads of weight gradients are all one function. */
+#ifndef FF_KERNELS_CPU_REGISTER_TILE_H
+#define FF_KERNELS_CPU_REGISTER_TILE_H
+
+#include "kernels/cpu/tile.h"
+
+/* Right operand vectors and broadcast left elements: floats, or pairs of bf16 along k. */
+#if FF_BF16
+typedef vi rt_vector;
+typedef int32_t rt_element;
+#define RT_LOAD(p) vi_load(p)
+#define RT_STEP(acc, a, b) v_bf16_dot(acc, vi_set1(a), b)
+#else
+typedef vf rt_vector;
+typedef float rt_element;
+#define RT_LOAD(p) v_load(p)
+#define RT_STEP(acc, a, b) v_fma(v_set1(a), b, acc)
+#endif
+
+FF_INLINE rt_element rt_read(const ff_operand *p)
+{
+    rt_element a;
+    memcpy(&a, p, sizeof a);
+    return a;
+}
+
+FF_INLINE void rt_prefetch(const void *p) { __builtin_prefetch(p, 0, 2); }
+
+FF_INLINE void rt_zero(int rows, vf acc[][2])
+{
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; r++)
+        acc[r][0] = acc[r][1] = v_zero();
+}
+
+/**
+ * acc[r][v] += sum over `steps` of A(r, k) B(k, v); a step is one k (float32) or a pair (bf16).
+ * A(r, k) at A + r * sr + k * sk, B(k, v) at B + k * sb + v * FF_VL * FF_KP, all in operands.
+ * Every fourth step prefetches the line at `ahead`, which moves on by `ahead_step` bytes (NULL = none).
+ */
+FF_INLINE void rt_sum(int rows, int vecs, int64_t steps, const ff_operand *A, int64_t sr, int64_t sk,
+                      const ff_operand *B, int64_t sb, vf acc[][2], const char *ahead, int64_t ahead_step)
+{
+    int64_t k = 0;
+    if (ahead != NULL) {
+        for (; k + 4 <= steps; k += 4, ahead += ahead_step) {
+            rt_prefetch(ahead);
+#pragma GCC unroll 4
+            for (int q = 0; q < 4; q++) {
+                const ff_operand *b = B + (k + q) * sb, *a = A + (k + q) * sk;
+                const rt_vector b0 = RT_LOAD(b), b1 = vecs > 1 ? RT_LOAD(b + FF_VL * FF_KP) : b0;
+#pragma GCC unroll 16
+                for (int r = 0; r < rows; r++) {
+                    const rt_element x = rt_read(a + r * sr);
+                    acc[r][0] = RT_STEP(acc[r][0], x, b0);
+                    if (vecs > 1)
+                        acc[r][1] = RT_STEP(acc[r][1], x, b1);
+                }
+            }
+        }
+    }
+    for (; k < steps; k++) {
+        const ff_operand *b = B + k * sb, *a = A + k * sk;
+        const rt_vector b0 = RT_LOAD(b), b1 = vecs > 1 ? RT_LOAD(b + FF_VL * FF_KP) : b0;
+#pragma GCC unroll 16
+        for (int r = 0; r < rows; r++) {
+            const rt_element x = rt_read(a + r * sr);
+            acc[r][0] = RT_STEP(acc[r][0], x, b0);
+            if (vecs > 1)
+                acc[r][1] = RT_STEP(acc[r][1], x, b1);
+        }
+    }
+}
+
+/* Calls F(r) for the number of rows 1 .. FF_MR, so that each height has its own registers. */
+#if FF_SIMD_512
+#define RT_ROWS(rows, F)                                                                                               \
+    switch (rows) {                                                                                                    \
+    case 1: F(1); break;                                                                                               \
+    case 2: F(2); break;                                                                                               \
+    case 3: F(3); break;                                                                                               \
+    case 4: F(4); break;                                                                                               \
+    case 5: F(5); break;                                                                                               \
+    case 6: F(6); break;                                                                                               \
+    case 7: F(7); break;                                                                                               \
+    case 8: F(8); break;                                                                                               \
+    case 9: F(9); break;                                                                                               \
+    case 10: F(10); break;                                                                                             \
+    case 11: F(11); break;                                                                                             \
+    case 12: F(12); break;                                                                                             \
+    default: break;                                                                                                    \
+    }
+#elif FF_SIMD_256
+#define RT_ROWS(rows, F)                                                                                               \
+    switch (rows) {                                                                                                    \
+    case 1: F(1); break;                                                                                               \
+    case 2: F(2); break;                                                                                               \
+    case 3: F(3); break;                                                                                               \
+    case 4: F(4); break;                                                                                               \
+    case 5: F(5); break;                                                                                               \
+    case 6: F(6); break;                                                                                               \
+    default: break;                                                                                                    \
+    }
+#else
+#define RT_ROWS(rows, F)                                                                                               \
+    switch (rows) {                                                                                                    \
+    case 1: F(1); break;                                                                                               \
+    case 2: F(2); break;                                                                                               \
+    case 3: F(3); break;                                                                                               \
+    case 4: F(4); break;                                                                                               \
+    default: break;                                                                                                    \
+    }
+#endif
+
+/** Height of the next row tile when `left` rows are left: the last two share what is between one and two tiles. */
+FF_INLINE int64_t rt_height(int64_t left)
+{
+    if (left >= 2 * FF_MR || left <= FF_MR)
+        return left < FF_MR ? left : FF_MR;
+    return (left + 1) / 2;
+}
+
+/* ---- stores ---- */
+
+FF_INLINE void rt_store(float *p, vf v, int64_t n)
+{
+    if (n >= FF_VL)
+        v_store(p, v);
+    else if (n > 0)
+        v_store_n(p, v, n);
+}
+FF_INLINE vf rt_load(const float *p, int64_t n) { return n >= FF_VL ? v_load(p) : v_load_n(p, n < 0 ? 0 : n); }
+
+/** FF_VL operands with only the first n (may be <= 0) read. */
+FF_INLINE vf rt_load_operand(const ff_operand *p, int64_t n)
+{
+#if FF_BF16
+    if (n >= FF_VL)
+        return v_load_bf16(p);
+    ff_bf16 t[FF_VL] = {0};
+    for (int64_t i = 0; i < n; i++)
+        t[i] = p[i];
+    return v_load_bf16(t);
+#else
+    return rt_load(p, n);
+#endif
+}
+FF_INLINE void rt_store_operand(ff_operand *p, vf v, int64_t n)
+{
+#if FF_BF16
+    if (n >= FF_VL) {
+        v_store_bf16(p, v);
+    } else if (n > 0) {
+        ff_bf16 t[FF_VL];
+        v_store_bf16(t, v);
+        memcpy(p, t, (size_t)n * sizeof *t);
+    }
+#else
+    rt_store(p, v, n);
+#endif
+}
+
+/** Store two vectors of operands past the caches; p aligned to their size (see rt_can_stream). */
+FF_INLINE void rt_stream(ff_operand *p, vf v0, vf v1)
+{
+#if FF_BF16 && (defined(FF_ISA_AVX512_BF16) || defined(FF_ISA_AMX))
+    _mm512_stream_si512((__m512i *)(void *)p, (__m512i)_mm512_cvtne2ps_pbh((__m512)v1, (__m512)v0));
+#elif FF_BF16
+    v_store_bf16(p, v0);
+    v_store_bf16(p + FF_VL, v1);
+#elif FF_SIMD_512
+    _mm512_stream_ps(p, (__m512)v0);
+    _mm512_stream_ps(p + FF_VL, (__m512)v1);
+#elif FF_SIMD_256
+    _mm256_stream_ps(p, (__m256)v0);
+    _mm256_stream_ps(p + FF_VL, (__m256)v1);
+#else
+    v_store(p, v0);
+    v_store(p + FF_VL, v1);
+#endif
+}
+/** Before other threads read what rt_stream wrote. */
+FF_INLINE void rt_stream_end(void)
+{
+#if FF_SIMD_512 || FF_SIMD_256
+    _mm_sfence();
+#endif
+}
+FF_INLINE int rt_aligned(const void *p) { return ((uintptr_t)p & 63) == 0; }
+
+#endif
