@@ -109,7 +109,7 @@ bool golden_wants_grad(const golden_case *c, const char *name)
     const size_t length = strlen(name);
     for (int64_t i = 0; i < c->want_reduced.count; i++) {
         const char *reduced = c->want_reduced.items[i].name;
-        if (strncmp(reduced, name, length) == 0 && reduced[length] == '/')
+        if (strncmp(reduced, name, length) == 0 && strrchr(reduced, '/') == reduced + length)
             return true;
     }
     return false;
