@@ -1,0 +1,37 @@
+/* context.c - start values and the sticky error of a context. */
+#include "core/context.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+void ff_context_init(ff_ctx *ctx)
+{
+    *ctx = (ff_ctx){
+        .status = FF_OK,
+        .log = {.file = stderr, .level = FF_LOG_INFO, .json = false, .rank = -1},
+    };
+}
+
+ff_status ff_context_fail(ff_ctx *ctx, ff_status code, const char *format, ...)
+{
+    assert(code != FF_OK);
+    if (ctx->status != FF_OK)
+        return code; /* what came first is the cause; this is a consequence */
+    ctx->status = code;
+    va_list args;
+    va_start(args, format);
+    const int length = vsnprintf(ctx->message, sizeof ctx->message, format, args);
+    va_end(args);
+    if (length < 0)
+        snprintf(ctx->message, sizeof ctx->message, "(message could not be formatted: %s)", format);
+    else if ((size_t)length >= sizeof ctx->message)
+        snprintf(ctx->message + sizeof ctx->message - 4, 4, "...");
+    return code;
+}
+
+void ff_context_clear(ff_ctx *ctx)
+{
+    ctx->status = FF_OK;
+    ctx->message[0] = '\0';
+}

@@ -1,0 +1,121 @@
+#!/bin/sh
+# run_tests.sh - every step of `make test`: one line a step, the output of each in BUILD/test-logs, counts summed at the end.
+#
+# Environment: BUILD (build), ONLY (one CUnit suite and nothing else), FULL=1 (every golden file on every instruction set and
+# thread count), SAN=1 (shorter golden steps: sanitized code is slow).
+set -u
+BUILD=${BUILD:-build}
+golden=$BUILD/bin/golden_check
+logs=$BUILD/test-logs
+shared=../shared/golden
+mkdir -p "$logs"
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1} UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
+passed=0 failed=0 skipped=0
+
+# step NAME COMMAND...: its last line must be "N passed, N failed[, N skipped]"
+step()
+{
+    name=$1
+    shift
+    log=$logs/$(echo "$name" | tr ' /' '__').log
+    begin=$(date +%s)
+    "$@" >"$log" 2>&1
+    status=$?
+    last=$(grep -E '^[0-9]+ passed, [0-9]+ failed' "$log" | tail -n 1)
+    if [ -n "$last" ]; then
+        p=$(echo "$last" | sed 's/ passed.*//')
+        f=$(echo "$last" | sed 's/.*passed, \([0-9]*\) failed.*/\1/')
+        s=$(echo "$last" | sed -n 's/.*failed, \([0-9]*\) skipped.*/\1/p')
+    else
+        p=0 f=1 s=0
+    fi
+    [ $status -ne 0 ] && [ "$f" -eq 0 ] && f=1
+    passed=$((passed + p))
+    failed=$((failed + f))
+    skipped=$((skipped + ${s:-0}))
+    printf '%-58s %6d passed %4d failed %5d skipped %4d s\n' "$name" "$p" "$f" "${s:-0}" $(($(date +%s) - begin))
+    if [ "$f" -ne 0 ]; then
+        echo "    exit status $status; see $log:"
+        grep -E 'FAIL|fail|error|Error|:[0-9]+:' "$log" | grep -v '^[0-9]* passed' | head -n 12 | sed 's/^/    /'
+    fi
+}
+
+finish()
+{
+    echo "$skipped skipped"
+    echo "$passed passed, $failed failed"
+    [ "$failed" -eq 0 ]
+    exit
+}
+
+if [ -n "${ONLY:-}" ]; then
+    "$BUILD/bin/tests" --only "$ONLY"
+    exit
+fi
+
+step "unit tests" "$BUILD/bin/tests"
+
+# instruction sets this machine has, worst to best
+best=$("$golden" --isa best --only none/none tests/golden 2>/dev/null | sed -n 's/.*isa \([a-z0-9_]*\).*/\1/p' | head -n 1)
+isas=plain
+for isa in avx2 avx512; do
+    "$golden" --isa $isa --only primitives/linear_tiny tests/golden/primitives.h5 >/dev/null 2>&1 && isas="$isas $isa"
+done
+bf16_isas=$isas
+for isa in avx512_bf16 amx; do
+    "$golden" --isa $isa --dtype bf16 --only primitives/linear_tiny tests/golden/primitives.h5 >/dev/null 2>&1 &&
+        bf16_isas="$bf16_isas $isa"
+done
+
+for isa in $isas; do
+    step "golden tests/golden f32 $isa" "$golden" --isa "$isa" --threads 2 tests/golden
+done
+for isa in $bf16_isas; do
+    step "golden tests/golden bf16 $isa" "$golden" --isa "$isa" --dtype bf16 --threads 2 tests/golden
+done
+step "golden tests/golden f32 one thread" "$golden" --threads 1 tests/golden
+[ -z "${SAN:-}" ] && step "golden tests/golden f32 three threads" "$golden" --threads 3 tests/golden
+if "$golden" --backend emulated --only primitives/layer_norm_tiny tests/golden/primitives.h5 >/dev/null 2>&1; then
+    for dtype in f32 bf16; do
+        step "golden tests/golden emulated $dtype" "$golden" --backend emulated --dtype $dtype --skip-unknown tests/golden
+    done
+fi
+
+if [ -d $shared ] && [ -z "${SAN:-}" ]; then
+    files=
+    for family in primitives msa_attention transition outer_product_mean triangle evoformer_block evoformer_stack \
+        embeddings template embeddings_and_evoformer; do
+        files="$files $shared/$family.h5"
+    done
+    if [ -n "${FULL:-}" ]; then
+        for isa in $isas; do
+            for threads in 1 2; do
+                # shellcheck disable=SC2086
+                step "golden shared f32 $isa $threads threads" "$golden" --isa "$isa" --threads $threads $files
+            done
+        done
+        for isa in $bf16_isas; do
+            # shellcheck disable=SC2086
+            step "golden shared bf16 $isa" "$golden" --isa "$isa" --dtype bf16 --threads 2 $files
+        done
+    else
+        # shellcheck disable=SC2086
+        step "golden shared f32" "$golden" --threads 2 $files
+        # shellcheck disable=SC2086
+        step "golden shared bf16" "$golden" --threads 2 --dtype bf16 $files
+    fi
+fi
+
+if [ -x "$BUILD/bin/mpi_tests" ] && command -v mpirun >/dev/null 2>&1; then
+    for n in 1 2 3 4; do
+        step "collectives, $n ranks" env OMP_NUM_THREADS=1 mpirun -np $n "$BUILD/bin/mpi_tests"
+    done
+fi
+if command -v mpirun >/dev/null 2>&1; then
+    for n in 2 3; do
+        step "golden blocks and stacks under DAP $n" env OMP_NUM_THREADS=1 mpirun -np $n "$golden" --threads 1 --dap $n \
+            tests/golden/evoformer_block.h5 tests/golden/evoformer_stack.h5
+    done
+fi
+finish
