@@ -77,10 +77,8 @@ FF_INLINE vf v_load_n(const float *p, int64_t n)
     const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
     return (vf)_mm256_maskload_ps(p, _mm256_cmpgt_epi32(_mm256_set1_epi32((int)(n > 8 ? 8 : n)), lane));
 #else
-    vf v = v_zero();
-    for (int64_t i = 0; i < FF_VL; i++)
-        if (i < n)
-            v[i] = p[i];
+    vf v = v_zero(); /* bytes: pairs of bf16 come here too, at even addresses only */
+    memcpy(&v, p, (size_t)(n < FF_VL ? n : FF_VL) * sizeof(float));
     return v;
 #endif
 }
@@ -93,9 +91,7 @@ FF_INLINE void v_store_n(float *p, vf v, int64_t n)
     const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
     _mm256_maskstore_ps(p, _mm256_cmpgt_epi32(_mm256_set1_epi32((int)(n > 8 ? 8 : n)), lane), (__m256)v);
 #else
-    for (int64_t i = 0; i < FF_VL; i++)
-        if (i < n)
-            p[i] = v[i];
+    memcpy(p, &v, (size_t)(n < FF_VL ? n : FF_VL) * sizeof(float));
 #endif
 }
 
@@ -154,30 +150,33 @@ FF_INLINE float v_hmax(vf v)
 #endif
 }
 
-/** 2^t for t <= 127, relative error below 3e-7; t under -126 gives 0 (or a denormal), never NaN for a number. */
+/** 2^f for f in [-0.5, 0.5]: error 3e-7 with rounding; 8e-5 in the bf16 copies, whose results are rounded to 4e-3. */
+FF_INLINE vf v_exp2_fraction(vf f)
+{
+#if FF_BF16
+    vf p = v_fma(v_set1(5.508868e-2f), f, v_set1(2.4260405e-1f));
+    p = v_fma(p, f, v_set1(6.9327624e-1f));
+    return v_fma(p, f, v_set1(9.9992894e-1f));
+#else
+    vf p = v_fma(v_set1(1.339086331e-3f), f, v_set1(9.676031768e-3f)); /* Chebyshev fit of degree 5 */
+    p = v_fma(p, f, v_set1(5.550356954e-2f));
+    p = v_fma(p, f, v_set1(2.402210683e-1f));
+    p = v_fma(p, f, v_set1(6.931471825e-1f));
+    return v_fma(p, f, v_set1(1.0f));
+#endif
+}
+
+/** 2^t for t <= 127; t under -126 gives 0 (or a denormal), never NaN for a number. */
 FF_INLINE vf v_exp2(vf t)
 {
-    /* Chebyshev fit of 2^f on [-0.5, 0.5], degree 5: error 1e-7 before rounding */
-    const vf c5 = v_set1(1.339086331e-3f), c4 = v_set1(9.676031768e-3f), c3 = v_set1(5.550356954e-2f);
-    const vf c2 = v_set1(2.402210683e-1f), c1 = v_set1(6.931471825e-1f), c0 = v_set1(1.0f);
 #if FF_SIMD_512
     const __m512 f = _mm512_reduce_ps((__m512)t, 0);
-    vf p = v_fma(c5, (vf)f, c4);
-    p = v_fma(p, (vf)f, c3);
-    p = v_fma(p, (vf)f, c2);
-    p = v_fma(p, (vf)f, c1);
-    p = v_fma(p, (vf)f, c0);
-    return (vf)_mm512_scalef_ps((__m512)p, _mm512_sub_ps((__m512)t, f));
+    return (vf)_mm512_scalef_ps((__m512)v_exp2_fraction((vf)f), _mm512_sub_ps((__m512)t, f));
 #else
     t = v_max(t, v_set1(-126.0f));
     const vf magic = v_set1(12582912.0f); /* 1.5 * 2^23: adding it rounds to an integer */
     const vf shifted = t + magic;
-    const vf f = t - (shifted - magic);
-    vf p = v_fma(c5, f, c4);
-    p = v_fma(p, f, c3);
-    p = v_fma(p, f, c2);
-    p = v_fma(p, f, c1);
-    p = v_fma(p, f, c0);
+    const vf p = v_exp2_fraction(t - (shifted - magic));
     /* under 2^-125.5 answer 0, as masked keys must not count */
     const vi r = (vi)p + ((vi)shifted << 23);
     return (vf)(r & (vi)(t > v_set1(-125.5f)));
@@ -194,10 +193,9 @@ FF_INLINE vf v_sigmoid(vf x)
 {
     const vf t = v_min(x * v_set1(-1.44269504f), v_set1(126.0f));
 #if FF_SIMD_512
-    /* 14-bit reciprocal and one Newton step: error below 2e-7 */
     const vf d = v_exp2(t) + v_set1(1.0f);
-    const vf r = (vf)_mm512_rcp14_ps((__m512)d);
-    return r * (v_set1(2.0f) - d * r);
+    const vf r = (vf)_mm512_rcp14_ps((__m512)d); /* 6e-5, enough in the bf16 copies */
+    return FF_BF16 ? r : r * (v_set1(2.0f) - d * r); /* one Newton step: below 2e-7 */
 #else
     return v_rcp(v_exp2(t) + v_set1(1.0f));
 #endif
