@@ -1,0 +1,219 @@
+#include "evoformer/embeddings_and_evoformer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "dap/dap.h"
+#include "evoformer/primitives.h"
+
+/* ---- presets ---- */
+
+ff_status ff_evoformer_config_preset(ff_ctx *ctx, ff_evoformer_config *config, int model)
+{
+    if (model < 1 || model > 5)
+        return FF_FAIL(ctx, FF_ERR_ARG, "there is no monomer model_%d; 1 to 5 are published", model);
+    const ff_block_config evoformer = {.c_m = 256,
+                                       .c_z = 128,
+                                       .num_head_msa = 8,
+                                       .num_head_pair = 4,
+                                       .c_triangle = 128,
+                                       .c_outer = 32,
+                                       .transition_factor = 4,
+                                       .dropout_msa = 0.15f,
+                                       .dropout_pair = 0.25f};
+    *config = (ff_evoformer_config){
+        .embedder = {256, 128, 64, 32, {3.25, 20.75, 15}},
+        .evoformer = evoformer,
+        .extra_msa = evoformer,
+        .evoformer_num_block = 48,
+        .extra_msa_num_block = 4,
+        .c_s = 384,
+        .template_enabled = model <= 2,
+        .embed_torsion_angles = model <= 2,
+        .templates = {.c_z = 128,
+                      .c_t = 64,
+                      .num_block = 2,
+                      .num_head = 4,
+                      .c_triangle = 64,
+                      .transition_factor = 2,
+                      .dropout = 0.25f,
+                      .attention_num_head = 4,
+                      .attention_key_dim = 64,
+                      .dgram = {3.25, 50.75, 39}},
+        .checkpoint = true,
+    };
+    config->extra_msa.c_m = 64;
+    config->extra_msa.is_extra_msa = true;
+    return FF_OK;
+}
+
+/* ---- parameters ---- */
+
+static ff_status bind_all(const ff_binder *b, const ff_evoformer_config *g, ff_evoformer *w)
+{
+    const ff_binder extra = ff_binder_enter(b, "extra_msa_stack"), evoformer = ff_binder_enter(b, "evoformer_iteration");
+    FF_TRY(ff_embedder_bind(b, &g->embedder, &w->embedder));
+    FF_TRY(ff_block_stack_bind(&extra, &g->extra_msa, g->extra_msa_num_block, w->extra_msa_stack));
+    FF_TRY(ff_block_stack_bind(&evoformer, &g->evoformer, g->evoformer_num_block, w->evoformer));
+    if (g->template_enabled) {
+        const ff_binder templates = ff_binder_enter(b, "template_embedding");
+        FF_TRY(ff_template_bind(&templates, &g->templates, &w->templates));
+        if (g->embed_torsion_angles)
+            FF_TRY(ff_template_torsion_bind(b, g->embedder.c_m, &w->torsion));
+    }
+    return ff_bind_linear(b, "single_activations", &w->single_activations);
+}
+
+static ff_status declare_or_bind(ff_ctx *ctx, ff_parameters *parameters, const char *scope, bool declare,
+                                 const ff_evoformer_config *config, ff_evoformer *w)
+{
+    *w = (ff_evoformer){.config = *config};
+    w->single_activations = (ff_linear_layer){.num_input = config->embedder.c_m, .num_output = config->c_s};
+    w->extra_msa_stack = calloc((size_t)config->extra_msa_num_block + 1, sizeof *w->extra_msa_stack);
+    w->evoformer = calloc((size_t)config->evoformer_num_block + 1, sizeof *w->evoformer);
+    if (w->extra_msa_stack == NULL || w->evoformer == NULL)
+        return FF_FAIL(ctx, FF_ERR_MEM, "out of memory for the Evoformer's layers");
+    const ff_binder b = ff_binder_at(ctx, parameters, declare, scope);
+    return bind_all(&b, config, w);
+}
+
+ff_status ff_evoformer_declare(ff_ctx *ctx, ff_parameters *parameters, const char *scope,
+                               const ff_evoformer_config *config)
+{
+    ff_evoformer w;
+    const ff_status status = declare_or_bind(ctx, parameters, scope, true, config, &w);
+    ff_evoformer_destroy(&w);
+    return status;
+}
+
+ff_status ff_evoformer_bind(ff_ctx *ctx, ff_parameters *parameters, const char *scope,
+                            const ff_evoformer_config *config, ff_evoformer *w)
+{
+    return declare_or_bind(ctx, parameters, scope, false, config, w);
+}
+
+void ff_evoformer_destroy(ff_evoformer *w)
+{
+    ff_template_destroy(&w->templates);
+    free(w->extra_msa_stack);
+    free(w->evoformer);
+    w->extra_msa_stack = w->evoformer = NULL;
+}
+
+/* ---- forward ---- */
+
+/* The local shard of x along its first axis, and the whole; x is consumed. */
+static ff_tensor *sharded(ff_ctx *ctx, ff_tensor *x)
+{
+    return ff_dap_size(ctx) == 1 || ctx->status != FF_OK ? x : ff_module_end(ctx, x, ff_dap_scatter(ctx, x, 0));
+}
+
+static ff_tensor *gathered(ff_ctx *ctx, ff_tensor *x, int64_t total)
+{
+    return ff_dap_size(ctx) == 1 || ctx->status != FF_OK ? x
+                                                         : ff_module_end(ctx, x, ff_dap_gather_replicated(ctx, x, 0, total));
+}
+
+/* Mask rows of the templates: where psi is defined. */
+static ff_tensor *psi_mask(ff_ctx *ctx, const ff_tensor *features)
+{
+    enum { PSI = FF_TEMPLATE_TORSION_FEAT - FF_TORSIONS + 2 };
+    if (ctx->status != FF_OK)
+        return NULL;
+    ff_tensor *mask = ff_tensor_create(ctx, FF_SHAPE(features->shape[0], features->shape[1]));
+    for (int64_t i = 0; ff_computing(ctx) && i < mask->size; i++)
+        ff_data(mask)[i] = ff_data(features)[i * FF_TEMPLATE_TORSION_FEAT + PSI];
+    return mask;
+}
+
+/* Append the torsion-angle rows to msa and its mask (both consumed and replaced). */
+static void append_torsion_rows(ff_ctx *ctx, const ff_evoformer *w, const ff_evoformer_features *f, ff_tensor **msa,
+                                ff_tensor **msa_mask)
+{
+    ff_tensor *features = ff_template_torsion_rows_features(ctx, f->templates, f->num_templ);
+    ff_tensor *rows = ff_template_torsion_rows(ctx, &w->torsion, features), *row_mask = psi_mask(ctx, features);
+    *msa = ff_module_end(ctx, *msa, ff_concat_rows(ctx, *msa, rows));
+    *msa_mask = ff_module_end(ctx, *msa_mask, ff_concat_rows(ctx, *msa_mask, row_mask));
+    ff_tensor_release(features);
+    ff_tensor_release(rows);
+    ff_tensor_release(row_mask);
+}
+
+/* Extra-MSA stack: its pair goes on (rows sharded, consumed and replaced), its msa is dropped. */
+static void extra_msa_stack(ff_ctx *ctx, const ff_evoformer *w, const ff_evoformer_features *f, ff_tensor **pair,
+                            ff_tensor *mask_2d)
+{
+    ff_tensor *extra =
+        ff_embed_extra_msa(ctx, &w->embedder, f->extra_msa, f->extra_has_deletion, f->extra_deletion_value);
+    extra = sharded(ctx, extra);
+    ff_block_stack_forward(ctx, w->extra_msa_stack, w->config.extra_msa_num_block, w->config.checkpoint, &extra, pair,
+                           f->extra_msa_mask, mask_2d);
+    ff_tensor_release(extra);
+}
+
+static bool has_templates(const ff_evoformer *w, const ff_evoformer_features *f)
+{
+    return w->config.template_enabled && f->num_templ > 0;
+}
+
+/* msa (whole) to the four results. */
+static void finish(ff_ctx *ctx, const ff_evoformer *w, const ff_evoformer_features *f, ff_tensor *msa, ff_tensor *pair,
+                   ff_evoformer_output *out)
+{
+    const int64_t row[2] = {f->num_res, w->config.embedder.c_m};
+    ff_tensor *first = ff_slice_rows(ctx, msa, 0, 1);
+    ff_tensor *single = NULL;
+    if (first != NULL) { /* [1, num_res, c_m] without its first axis */
+        ff_tensor *flat = ff_tensor_reshape(ctx, first, 2, row);
+        out->msa_first_row = flat == NULL ? NULL : ff_slice_rows(ctx, flat, 0, f->num_res);
+        ff_tensor_release(flat);
+        single = out->msa_first_row == NULL ? NULL : ff_linear(ctx, &w->single_activations, out->msa_first_row, false);
+    }
+    ff_tensor_release(first);
+    out->single = single;
+    out->msa = ctx->status == FF_OK && msa->shape[0] > f->num_seq ? ff_slice_rows(ctx, msa, 0, f->num_seq)
+                                                                  : ff_tensor_retain(msa);
+    out->pair = ff_tensor_retain(pair);
+}
+
+ff_status ff_evoformer_forward(ff_ctx *ctx, const ff_evoformer *w, const ff_evoformer_features *f,
+                               ff_evoformer_output *out)
+{
+    const bool checkpoint = w->config.checkpoint;
+    *out = (ff_evoformer_output){NULL, NULL, NULL, NULL};
+    if (ctx->status == FF_OK && f->num_seq < 1)
+        FF_FAIL(ctx, FF_ERR_ARG, "the MSA is empty: it has to hold at least the target sequence");
+    ff_tensor *mask_2d = ff_mask_2d(ctx, f->seq_mask), *msa_mask = ff_tensor_retain(f->msa_mask);
+    ff_tensor *msa = ff_embed_msa(ctx, &w->embedder, f->target_feat, f->msa_feat, f->prev_msa_first_row);
+    ff_tensor *pair =
+        ff_embed_pair(ctx, &w->embedder, f->target_feat, f->prev_pair, f->prev_pos, f->aatype, f->residue_index);
+    if (has_templates(w, f))
+        pair = ff_template_embedding(ctx, &w->templates, pair, f->templates, f->num_templ, f->template_mask, mask_2d,
+                                     checkpoint, FF_RESIDUAL);
+    pair = sharded(ctx, pair);
+    extra_msa_stack(ctx, w, f, &pair, mask_2d);
+    if (has_templates(w, f) && w->config.embed_torsion_angles)
+        append_torsion_rows(ctx, w, f, &msa, &msa_mask);
+    const int64_t num_rows = msa == NULL ? 0 : msa->shape[0];
+    msa = sharded(ctx, msa);
+    ff_block_stack_forward(ctx, w->evoformer, w->config.evoformer_num_block, checkpoint, &msa, &pair, msa_mask, mask_2d);
+    msa = gathered(ctx, msa, num_rows);
+    pair = gathered(ctx, pair, f->num_res);
+    finish(ctx, w, f, msa, pair, out);
+    ff_tensor_release(msa);
+    ff_tensor_release(pair);
+    ff_tensor_release(msa_mask);
+    ff_tensor_release(mask_2d);
+    if (ctx->status != FF_OK)
+        ff_evoformer_output_release(out);
+    return ctx->status;
+}
+
+void ff_evoformer_output_release(ff_evoformer_output *out)
+{
+    ff_tensor_release(out->msa);
+    ff_tensor_release(out->msa_first_row);
+    ff_tensor_release(out->pair);
+    ff_tensor_release(out->single);
+    *out = (ff_evoformer_output){NULL, NULL, NULL, NULL};
+}

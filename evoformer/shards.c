@@ -1,0 +1,100 @@
+#include "evoformer/shards.h"
+
+#include <string.h>
+
+#include "dap/dap.h"
+
+static void part_sizes(const ff_ctx *ctx, int64_t length, int64_t unit, int64_t *counts)
+{
+    const int size = ff_dap_size(ctx);
+    for (int r = 0; r < size; r++)
+        counts[r] = ff_shard_length(length, r, size) * unit;
+}
+
+ff_tensor *ff_shards_gather_operand(ff_ctx *ctx, ff_tensor *local, int64_t length, int64_t unit)
+{
+    const int size = ff_dap_size(ctx);
+    if (size == 1 || ctx->status != FF_OK)
+        return ff_tensor_retain(local);
+    ff_tensor *whole = ff_tensor_create_operand(ctx, FF_SHAPE(length, unit));
+    int64_t *counts = ff_scratch_begin(ctx, (size_t)size * (sizeof *counts + sizeof(size_t)));
+    if (ff_computing(ctx)) {
+        size_t *bytes = (size_t *)(void *)(counts + size);
+        part_sizes(ctx, length, unit, counts);
+        for (int r = 0; r < size; r++)
+            bytes[r] = (size_t)counts[r] * ctx->kernels->operand_bytes;
+        (void)ff_dap_all_gather_bytes(ctx, local->data, local->bytes, whole->data, bytes); /* a failure stays in ctx */
+    }
+    ff_scratch_end(ctx, counts);
+    return whole;
+}
+
+ff_tensor *ff_shards_reduce(ff_ctx *ctx, ff_tensor *all, int64_t length, int64_t unit)
+{
+    const int size = ff_dap_size(ctx);
+    if (size == 1 || ctx->status != FF_OK)
+        return ff_tensor_retain(all);
+    ff_tensor *local = ff_tensor_create(ctx, FF_SHAPE(ff_shard_length(length, ff_dap_rank(ctx), size), unit));
+    int64_t *counts = ff_scratch_begin(ctx, (size_t)size * sizeof *counts);
+    if (ff_computing(ctx)) {
+        part_sizes(ctx, length, unit, counts);
+        (void)ff_dap_reduce_scatter(ctx, ff_data(all), counts, ff_data(local));
+    }
+    ff_scratch_end(ctx, counts);
+    return local;
+}
+
+double ff_shards_bytes_sent(const ff_ctx *ctx, size_t whole_bytes)
+{
+    const double size = (double)ff_dap_size(ctx);
+    return (size - 1) / size * (double)whole_bytes;
+}
+
+/* ---- operands ---- */
+
+static bool on_host(ff_ctx *ctx)
+{
+    if (ctx->status == FF_OK && ctx->kernels->backend == FF_BACKEND_CUDA)
+        FF_FAIL(ctx, FF_ERR_UNSUPPORTED, "operand conversion for sharded gradients is not there on the cuda backend");
+    return ctx->status == FF_OK;
+}
+
+ff_tensor *ff_shards_to_float(ff_ctx *ctx, const ff_tensor *operand)
+{
+    if (!on_host(ctx))
+        return NULL;
+    ff_tensor *x = ff_tensor_create(ctx, operand->ndim, operand->shape);
+    if (!ff_computing(ctx))
+        return x;
+    if (ctx->kernels->dtype == FF_DTYPE_F32) {
+        memcpy(x->data, operand->data, x->bytes);
+        return x;
+    }
+    const uint16_t *in = operand->data;
+    for (int64_t i = 0; i < x->size; i++) {
+        const uint32_t bits = (uint32_t)in[i] << 16;
+        memcpy(ff_data(x) + i, &bits, sizeof bits);
+    }
+    return x;
+}
+
+ff_tensor *ff_shards_to_operand(ff_ctx *ctx, const ff_tensor *x)
+{
+    if (!on_host(ctx))
+        return NULL;
+    ff_tensor *operand = ff_tensor_create_operand(ctx, x->ndim, x->shape);
+    if (!ff_computing(ctx))
+        return operand;
+    if (ctx->kernels->dtype == FF_DTYPE_F32) {
+        memcpy(operand->data, x->data, operand->bytes);
+        return operand;
+    }
+    uint16_t *out = operand->data;
+    for (int64_t i = 0; i < x->size; i++) { /* to nearest, ties to even; a NaN stays one */
+        uint32_t bits;
+        memcpy(&bits, ff_data(x) + i, sizeof bits);
+        const bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
+        out[i] = (uint16_t)(nan ? bits >> 16 | 0x40u : (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+    }
+    return operand;
+}
