@@ -56,21 +56,39 @@ static void locate(const tri_args *a, int64_t first, int64_t n, int64_t room, in
         mask[p] = 0.0f;
 }
 
-/* Prefetch rows [from, to) of those located (bounded by n). */
-static inline void prefetch_rows(const float *x, const int64_t *offset, int64_t from, int64_t to, int64_t n, int64_t c)
-{
-    for (int64_t r = from; r < to && r < n; r++)
-        for (int64_t k = 0; k < c; k += 16)
-            rt_prefetch(x + offset[r] + k);
-}
+/* What the next unit will read, prefetched a little with each register tile of this one: rows of up to 3 arrays of the
+ * pair's layout, and `bytes` of each channel of up to 4 planes. */
+typedef struct {
+    const float *rows[3];
+    const int64_t *offset;
+    const char *planes[4];
+    int64_t n, c, channels, stride, bytes; /* rows, their length, channels of a plane, bytes between them, bytes of each */
+    int64_t at, items, per_tile;
+} unit_ahead;
 
-/* Prefetch `n` operands of channels [from, to) at position `first` of planes of P operands. */
-static inline void prefetch_channels(const ff_operand *t, int64_t P, int64_t first, int64_t n, int64_t from, int64_t to,
-                                     int64_t channels)
+static void ahead_begin(unit_ahead *u, const int64_t *offset, int64_t n, int64_t c, int64_t tiles)
 {
-    for (int64_t c = from; c < to && c < channels; c++)
-        for (int64_t q = 0; q < n; q += 64 / (int64_t)sizeof(ff_operand))
-            rt_prefetch(t + c * P + first + q);
+    u->offset = offset;
+    u->n = n;
+    u->c = c;
+    u->at = 0;
+    u->items = n > 0 ? n + u->channels : 0;
+    u->per_tile = (u->items + tiles - 1) / tiles;
+}
+static inline void prefetch_some(unit_ahead *u)
+{
+    const int64_t end = u->at + u->per_tile < u->items ? u->at + u->per_tile : u->items;
+    for (; u->at < end; u->at++) {
+        if (u->at < u->n) {
+            for (int a = 0; a < 3 && u->rows[a] != NULL; a++)
+                for (int64_t k = 0; k < u->c; k += 16)
+                    rt_prefetch(u->rows[a] + u->offset[u->at] + k);
+        } else {
+            for (int a = 0; a < 4 && u->planes[a] != NULL; a++)
+                for (int64_t q = 0; q < u->bytes; q += 64)
+                    rt_prefetch(u->planes[a] + (u->at - u->n) * u->stride + q);
+        }
+    }
 }
 
 /* xh = (x - mean) rstd of n rows as operands into rows, as floats into copy (NULL = not wanted; in float32 tables only
@@ -186,6 +204,32 @@ static void pack_left_tile(ff_operand *dst, const float *folded, int64_t ldf, in
         }
 }
 
+/* dst[m, n] = sum_k A[m, k] B[k, n], floats in row buffers: whole panels are stored. */
+FF_INLINE void rows_tile(int rows, int64_t steps, const ff_operand *A, int64_t lda, const ff_operand *B, float *dst,
+                         int64_t ldd)
+{
+    vf acc[FF_MR][2];
+    rt_zero(rows, acc);
+    rt_sum(rows, 2, steps, A, lda, FF_KP, B, FF_NR * FF_KP, acc, NULL, 0);
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; r++) {
+        v_store(dst + r * ldd, acc[r][0]);
+        v_store(dst + r * ldd + FF_VL, acc[r][1]);
+    }
+}
+static void rows_product(float *dst, int64_t ldd, const ff_operand *A, int64_t lda, const ff_operand *B, int64_t M, int64_t N,
+                         int64_t K, unit_ahead *soon)
+{
+    const int64_t steps = (K + FF_KP - 1) / FF_KP;
+    for (int64_t n = 0; n < N; n += FF_NR)
+        for (int64_t m = 0, h; m < M; m += h) {
+            h = rt_height(M - m);
+            prefetch_some(soon);
+#define ROWS(r) rows_tile(r, steps, A + m * lda, lda, B + n * steps * FF_KP, dst + m * ldd + n, ldd)
+            RT_ROWS(h, ROWS)
+        }
+}
+
 /* G[m, n] += sum over rows r of X[r, m] Y[r, n]; X, Y row buffers (bf16: as pair_rows), `steps` rows or pairs.
  * Panels of Y and of G (leading dimension a multiple of FF_NR) are whole. */
 FF_INLINE void accumulate_tile(int rows, int64_t steps, const ff_operand *X, int64_t ldx, const ff_operand *Y, int64_t ldy,
@@ -201,11 +245,12 @@ FF_INLINE void accumulate_tile(int rows, int64_t steps, const ff_operand *X, int
     }
 }
 static void accumulate(float *G, int64_t ldg, const ff_operand *X, int64_t ldx, const ff_operand *Y, int64_t ldy, int64_t M,
-                       int64_t N, int64_t steps)
+                       int64_t N, int64_t steps, unit_ahead *soon)
 {
     for (int64_t n = 0; n < N; n += FF_NR)
         for (int64_t m = 0, h; m < M; m += h) {
             h = rt_height(M - m);
+            prefetch_some(soon);
 #define ACCUMULATE(r) accumulate_tile(r, steps, X + m * FF_KP, ldx, Y + n * FF_KP, ldy, G + m * ldg + n, ldg)
             RT_ROWS(h, ACCUMULATE)
         }
@@ -279,9 +324,10 @@ static void project_forward(void *left_, void *right_, const float *pair, const 
             locate(args, after, next, PROJECT_P, offset[now ^ 1], NULL, mask[now ^ 1]);
             normalise_rows(s.rows, NULL, NULL, ld, pair, offset[now], n, n, c_z);
             FF_FN(mm_pack_operand_t)(s.panels, s.rows, ld, c_z, n);
-            const int64_t ahead = (next + tiles - 1) / tiles;
+            unit_ahead soon = {{pair, NULL, NULL}, NULL, {NULL}, 0, 0, 0, 0, 0, 0, 0, 0};
+            ahead_begin(&soon, offset[now ^ 1], next, c_z, tiles);
             for (int64_t t = 0; t < tiles; t++) {
-                prefetch_rows(pair, offset[now ^ 1], t * ahead, (t + 1) * ahead, next, c_z);
+                prefetch_some(&soon);
                 for (int64_t h = 0; h < n; h += FF_NR) {
                     vf acc[FF_MR][2];
                     project_sum(steps, s.left_tiles + t * kp * FF_MR, s.panels + h * kp, acc);
@@ -475,6 +521,12 @@ static void project_backward(float *grad_pair, const params *grad_w, const void 
             pair_rows(s.row_pairs, s.copy, ld, ACCUMULATE_P, c_z);
             FF_FN(mm_pack_operand_t)(s.panels, s.rows, ld, c_z, ACCUMULATE_P);
 
+            const int64_t es = sizeof *grad[0];
+            unit_ahead soon = {{pair, grad_pair, NULL}, NULL, {(const char *)(grad[0] + after), (const char *)(side[0] + after),
+                               (const char *)(grad[1] + after), (const char *)(side[1] + after)}, 0, 0, ch, P * es, next * es,
+                               0, 0, 0};
+            ahead_begin(&soon, offset[now ^ 1], next, c_z,
+                        panels * (ACCUMULATE_P / FF_MR + (grad_w == NULL ? 0 : 2 * nc / FF_MR)));
             /* gates again, and the gradients of values and gates: value = left / sigmoid, so that
              * grad_gate = grad_left left (1 - sigmoid) */
             for (int64_t t = 0; t < tiles; t++)
@@ -509,6 +561,7 @@ static void project_backward(float *grad_pair, const params *grad_w, const void 
             for (int64_t b = 0; b < panels; b++)
                 for (int64_t p = 0, height; p < n; p += height) {
                     height = rt_height(n - p);
+                    prefetch_some(&soon);
 #define BACK(r)                                                                                                        \
     project_back_tile(r, 2 * nc / FF_KP, s.d_pairs + p * FF_KP, s.back + b * FF_NR * 2 * nc, s.dx + p * ld + b * FF_NR, ld, \
                       NULL)
@@ -522,6 +575,7 @@ static void project_backward(float *grad_pair, const params *grad_w, const void 
                 for (int64_t b = 0; b < panels; b++)
                     for (int64_t r0 = 0, height; r0 < 2 * nc; r0 += height) {
                         height = rt_height(2 * nc - r0);
+                        prefetch_some(&soon);
 #define WEIGHT(r)                                                                                                      \
     project_weight_tile(r, ACCUMULATE_P / FF_KP, s.d + r0 * D_LD, s.row_pairs + b * FF_NR * FF_KP, ld,                  \
                         s.gt + r0 * ldg + b * FF_NR, ldg)
@@ -615,7 +669,7 @@ static void ahead_start(ahead_list *l)
 }
 static void ahead_add(ahead_list *l, const void *p, int64_t bytes)
 {
-    if (bytes <= 0)
+    if (bytes <= 0 || l->pieces == 3) /* what does not fit is only not prefetched */
         return;
     l->at[l->pieces] = p;
     l->end[l->pieces++] = (const char *)p + bytes;
@@ -768,11 +822,12 @@ static void pack_columns(ff_operand *dst, const ff_operand *src, int64_t lds, in
 
 /* grad_b of one channel: for each block, rows j of grad_t^T a */
 static void product_grad_b(void *const *grad_b, const ff_operand *gt, const ff_operand *a, int64_t c,
-                           const ff_triangle_product_args *args, const product_scratch *s, int64_t num_j)
+                           const ff_triangle_product_args *args, const product_scratch *s, int64_t num_j,
+                           const ahead_list *soon)
 {
     const int64_t num_i = args->num_i, num_k = args->num_k;
-    ahead_list list;
-    ahead_start(&list);
+    ahead_list list = *soon;
+    ahead_pace(&list, (num_k + FF_NR - 1) / FF_NR * (num_j / FF_MR));
     for (int64_t b = 0, j0 = 0; b < args->num_blocks; j0 += args->blocks[b].rows, b++) {
         const int64_t rows = args->blocks[b].rows, height = product_block(rows, num_i);
         ff_operand *out = (ff_operand *)grad_b[b] + c * rows * num_k;
@@ -790,12 +845,12 @@ static void product_grad_b(void *const *grad_b, const ff_operand *gt, const ff_o
 
 /* grad_a of one channel: grad_t b */
 static void product_grad_a(ff_operand *grad_a, const ff_operand *gt, int64_t c, const ff_triangle_product_args *args,
-                           const product_scratch *s, int64_t num_j)
+                           const product_scratch *s, int64_t num_j, const ahead_list *soon)
 {
     const int64_t num_i = args->num_i, num_k = args->num_k, K = padded_rows(args), ld = product_ld(K);
     const int64_t height = product_block(num_i, K);
-    ahead_list list;
-    ahead_start(&list);
+    ahead_list list = *soon;
+    ahead_pace(&list, (num_k + FF_NR - 1) / FF_NR * (num_i / FF_MR));
     for (int64_t i = 0; i < num_i; i += height) {
         const int64_t M = num_i - i < height ? num_i - i : height;
         for (int64_t b = 0, j0 = 0, at = 0; b < args->num_blocks; b++) {
@@ -835,10 +890,22 @@ static void product_backward(void *grad_a_, void *const *grad_b, const void *gra
         tile_share(args->c_hidden * parts, &first, &last);
         for (int64_t u = first; u < last; u++) {
             const int64_t c = u / parts;
-            if (parts == 1 || u % 2 == 0)
-                product_grad_b(grad_b, gt + c * num_i * num_j, a + c * num_i * num_k, c, args, &s, num_j);
-            if (parts == 1 || u % 2 == 1)
-                product_grad_a(grad_a + c * num_i * num_k, gt + c * num_i * num_j, c, args, &s, num_j);
+            ahead_list soon;
+            if (parts == 1 || u % 2 == 0) {
+                ahead_start(&soon);
+                for (int64_t b = 0; b < args->num_blocks; b++) /* for grad_a */
+                    ahead_add(&soon, (const ff_operand *)args->blocks[b].data + c * args->blocks[b].rows * num_k,
+                              args->blocks[b].rows * num_k * (int64_t)sizeof *a);
+                product_grad_b(grad_b, gt + c * num_i * num_j, a + c * num_i * num_k, c, args, &s, num_j, &soon);
+            }
+            if (parts == 1 || u % 2 == 1) {
+                ahead_start(&soon);
+                if (u + 1 < last) { /* the next channel */
+                    ahead_add(&soon, gt + (c + 1) * num_i * num_j, num_i * num_j * (int64_t)sizeof *gt);
+                    ahead_add(&soon, a + (c + 1) * num_i * num_k, num_i * num_k * (int64_t)sizeof *a);
+                }
+                product_grad_a(grad_a + c * num_i * num_k, gt + c * num_i * num_j, c, args, &s, num_j, &soon);
+            }
         }
     }
 }
@@ -1023,13 +1090,12 @@ static void output_forward(float *out, const float *pair, const void *t_, const 
             normalise_channels(s.th, NULL, NULL, ldt, s.chunk, t, P, p0, n, ch);
             normalise_rows(s.x, NULL, NULL, ldx, pair, offset[now], n, OUTPUT_P, c_z);
             const int64_t tiles = panels * ((n + HALF - 1) / HALF);
-            const int64_t rows_ahead = (next + tiles - 1) / tiles, channels_ahead = (ch + tiles - 1) / tiles;
-            int64_t tile = 0;
+            const int64_t es = sizeof *t;
+            unit_ahead soon = {{pair, NULL, NULL}, NULL, {(const char *)(t + after)}, 0, 0, ch, P * es, next * es, 0, 0, 0};
+            ahead_begin(&soon, offset[now ^ 1], next, c_z, tiles);
             for (int64_t b = 0; b < panels; b++)
-                for (int64_t row = 0; row < n; row += HALF, tile++) {
-                    prefetch_rows(pair, offset[now ^ 1], tile * rows_ahead, (tile + 1) * rows_ahead, next, c_z);
-                    if (next > 0)
-                        prefetch_channels(t, P, after, next, tile * channels_ahead, (tile + 1) * channels_ahead, ch);
+                for (int64_t row = 0; row < n; row += HALF) {
+                    prefetch_some(&soon);
                     vf acc[FF_MR][2];
                     output_sum(&s, row, b, ch, c_z, ldt, ldx, ldg, acc);
 #pragma GCC unroll 16
@@ -1119,9 +1185,15 @@ static void output_backward(void *grad_t_, float *grad_pair, const params *grad_
                 pair_rows(s.x_pairs, s.x_copy, ldx, OUTPUT_P, c_z);
             }
 
+            const int64_t es = sizeof *t, height = OUTPUT_P / FF_MR;
+            unit_ahead soon = {{pair, grad_out, grad_pair != grad_out ? grad_pair : NULL}, NULL, {(const char *)(t + after)},
+                               0, 0, ch, P * es, next * es, 0, 0, 0};
+            ahead_begin(&soon, offset[now ^ 1], next, c_z,
+                        panels * (4 * height + (grad_w == NULL ? 0 : (ch + c_z) / FF_MR)));
             /* outputs and gates again, and their gradients */
             for (int64_t b = 0; b < panels; b++)
                 for (int64_t row = 0; row < OUTPUT_P; row += HALF) {
+                    prefetch_some(&soon);
                     vf acc[FF_MR][2], sum_o[2] = {v_zero(), v_zero()}, sum_g[2] = {v_zero(), v_zero()};
                     output_sum(&s, row, b, ch, c_z, ldt, ldx, ldg, acc);
 #pragma GCC unroll 16
@@ -1167,11 +1239,11 @@ static void output_backward(void *grad_t_, float *grad_pair, const params *grad_
                     }
                 }
 
-            FF_FN(mm)(n, ch, c_z, s.d_output, ldx, s.output_back, s.dth, ldt, MM_STORE, NULL);
-            FF_FN(mm)(n, c_z, c_z, s.d_gate, ldx, s.gate_back, s.dx, ldx, MM_STORE, NULL);
+            rows_product(s.dth, ldt, s.d_output, ldx, s.output_back, n, ch, c_z, &soon);
+            rows_product(s.dx, ldx, s.d_gate, ldx, s.gate_back, n, c_z, c_z, &soon);
             if (grad_w != NULL) {
-                accumulate(s.grad_output, ldg, s.th_pairs, ldt, s.d_output_pairs, ldx, ch, c_z, OUTPUT_P / FF_KP);
-                accumulate(s.grad_gate, ldg, s.x_pairs, ldx, s.d_gate_pairs, ldx, c_z, c_z, OUTPUT_P / FF_KP);
+                accumulate(s.grad_output, ldg, s.th_pairs, ldt, s.d_output_pairs, ldx, ch, c_z, OUTPUT_P / FF_KP, &soon);
+                accumulate(s.grad_gate, ldg, s.x_pairs, ldx, s.d_gate_pairs, ldx, c_z, c_z, OUTPUT_P / FF_KP, &soon);
             }
             for (int64_t p = 0; p < n; p++) {
                 const int64_t at = offset[now][p];
