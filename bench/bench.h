@@ -1,0 +1,98 @@
+/* bench.h - operations that fastfold-bench can measure, and how they are measured.
+ *
+ * An operation is a row of a table: it sets itself up for the sizes of a run, says what a forward pass costs, and runs
+ * passes. Kernels (bench_kernels.c) are entries of the kernel table on arrays of their own; modules (bench_modules.c)
+ * are the trunk's layers, with tape or without. The measuring is the same for all (bench_measure.c). */
+#ifndef FF_BENCH_BENCH_H
+#define FF_BENCH_BENCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/context.h"
+#include "kernels/kernels.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum { BENCH_INFERENCE = 0, BENCH_FORWARD, BENCH_BACKWARD, BENCH_BOTH } bench_pass;
+
+typedef struct {
+    int64_t num_seq, num_res, num_extra, num_templ;
+    int64_t blocks;
+    bool keep_inputs; /* tape nodes keep their inputs only */
+    bool checkpoint;  /* each block of a stack is a checkpointed region */
+} bench_sizes;
+
+typedef struct bench_op bench_op;
+
+/* One operation being measured. */
+typedef struct {
+    ff_ctx *ctx;
+    const ff_kernels *k;
+    const bench_op *op;
+    bench_pass pass;
+    bench_sizes sizes;
+    double flop;        /* of one forward pass: matrix products, by the cost formulas */
+    double bytes;       /* least traffic of one forward pass */
+    double bytes_back;  /* of its backward; 0 = twice the forward */
+    void *state;        /* the operation's own */
+} bench_run;
+
+struct bench_op {
+    const char *name;
+    const char *about; /* one line for the list: the paper's name, shapes */
+    bool is_module;
+    int variant; /* for operations that share functions */
+    /** Make arrays and weights, and set flop and bytes. FF_ERR_UNSUPPORTED when the backend lacks an entry. */
+    ff_status (*set_up)(bench_run *run);
+    /** Before each forward (outside the time): a fresh tape. */
+    void (*prepare)(bench_run *run);
+    void (*forward)(bench_run *run);
+    /** Between forward and backward (outside the time): gradients of the outputs. */
+    void (*prepare_backward)(bench_run *run);
+    void (*backward)(bench_run *run);
+    void (*tear_down)(bench_run *run);
+};
+
+extern const bench_op bench_kernel_ops[];
+extern const int bench_num_kernel_ops;
+extern const bench_op bench_module_ops[];
+extern const int bench_num_module_ops;
+
+/* ---- measuring ---- */
+
+typedef struct {
+    double seconds_median, seconds_min;
+    double gemm_peak_gflops;      /* 0 = no GEMM library */
+    double memory_bandwidth;      /* GB/s */
+    double flop, minimal_bytes;   /* of the measured pass */
+    size_t peak_bytes;            /* pool high-water mark of a pass, with its inputs */
+    size_t predicted_peak_bytes;  /* the same by plan mode; 0 for kernels */
+    double predicted_flop;        /* by plan mode, without recomputation; 0 for kernels */
+    size_t peak_resident_bytes;   /* of the process, 0 = not known on this system */
+} bench_result;
+
+/** Monotonic time, seconds. */
+double bench_now(void);
+
+/**
+ * Set up an operation, warm it up, and time `repeat` runs of the pass, each after a run of the GEMM peak and of the memory
+ * copy (best of them, at least five).
+ */
+ff_status bench_measure(bench_run *run, int64_t repeat, bench_result *result);
+
+/** Run the pass in plan mode and print what it costs, operation by operation. Modules only. */
+ff_status bench_plan(bench_run *run, bool json);
+
+/* ---- arrays ---- */
+
+/** Random numbers in [-1, 1) times `scale`, the same each time for the same `stream`. */
+void bench_fill(float *x, int64_t n, float scale, uint64_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,269 @@
+/* bench_measure.c - clocks, machine peaks, memory marks, and the loop that measures an operation. */
+#include "bench/bench.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#include "core/random.h"
+#include "kernels/gemm.h"
+#include "tensor/plan.h"
+#include "tensor/pool.h"
+#include "tensor/tape.h"
+
+double bench_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+void bench_fill(float *x, int64_t n, float scale, uint64_t stream)
+{
+    const ff_random_key key = {1, stream};
+#pragma omp parallel for schedule(static)
+    for (int64_t block = 0; block < (n + 3) / 4; block++) {
+        uint32_t bits[4];
+        ff_random_block(key, (uint64_t)block, bits);
+        for (int64_t i = 0; i < 4 && 4 * block + i < n; i++)
+            x[4 * block + i] = scale * ((float)(bits[i] >> 8) * 0x1p-23f - 1);
+    }
+}
+
+/* ---- machine peaks ---- */
+
+enum { COPY_BYTES = 256 << 20, LEAST_PEAK_RUNS = 5, PAGE = 4096 };
+
+typedef struct {
+    ff_dtype dtype;
+    void *gemm;
+    char *from, *to; /* [COPY_BYTES] */
+    double gflops, bandwidth;
+    int64_t runs;
+} machine_peaks;
+
+static double copy_seconds(char *to, const char *from)
+{
+    const double begin = bench_now();
+#ifdef _OPENMP
+#pragma omp parallel
+    {
+        const size_t parts = (size_t)omp_get_num_threads(), part = (size_t)omp_get_thread_num();
+        const size_t first = COPY_BYTES / PAGE * part / parts * PAGE;
+        const size_t last = COPY_BYTES / PAGE * (part + 1) / parts * PAGE;
+        memcpy(to + first, from + first, last - first);
+    }
+#else
+    memcpy(to, from, COPY_BYTES);
+#endif
+    return bench_now() - begin;
+}
+
+static ff_status peaks_begin(ff_ctx *ctx, machine_peaks *p, ff_dtype dtype)
+{
+    *p = (machine_peaks){.dtype = dtype, .from = aligned_alloc(PAGE, COPY_BYTES), .to = aligned_alloc(PAGE, COPY_BYTES)};
+    if (p->from == NULL || p->to == NULL)
+        return FF_FAIL(ctx, FF_ERR_MEM, "out of memory for the copy that measures the memory bandwidth");
+    memset(p->from, 1, COPY_BYTES);
+    copy_seconds(p->to, p->from); /* page faults */
+    return FF_OK;
+}
+
+static void peaks_run(machine_peaks *p)
+{
+    p->gflops = fmax(p->gflops, ff_gemm_peak(p->dtype, &p->gemm));
+    p->bandwidth = fmax(p->bandwidth, 2e-9 * COPY_BYTES / copy_seconds(p->to, p->from));
+    p->runs++;
+}
+
+static void peaks_end(machine_peaks *p)
+{
+    ff_gemm_peak_free(p->gemm);
+    free(p->from);
+    free(p->to);
+    p->gemm = p->from = p->to = NULL;
+}
+
+/* ---- resident memory ---- */
+
+static void reset_resident_peak(void)
+{
+    FILE *file = fopen("/proc/self/clear_refs", "w");
+    if (file == NULL)
+        return;
+    fputs("5", file);
+    fclose(file);
+}
+
+static size_t resident_peak(void)
+{
+    FILE *file = fopen("/proc/self/status", "r");
+    if (file == NULL)
+        return 0;
+    char line[256];
+    long long kilobytes = 0;
+    while (fgets(line, sizeof line, file) != NULL)
+        if (sscanf(line, "VmHWM: %lld", &kilobytes) == 1)
+            break;
+    fclose(file);
+    return (size_t)kilobytes * 1024;
+}
+
+/* ---- one pass ---- */
+
+/* Seconds of one pass of the kind asked for, without the preparations. */
+static double run_pass(bench_run *run)
+{
+    const bench_op *op = run->op;
+    double seconds = 0;
+    if (op->prepare != NULL)
+        op->prepare(run);
+    double begin = bench_now();
+    op->forward(run);
+    const double forward = bench_now() - begin;
+    if (run->pass != BENCH_BACKWARD)
+        seconds += forward;
+    if (run->pass == BENCH_BACKWARD || run->pass == BENCH_BOTH) {
+        if (op->prepare_backward != NULL)
+            op->prepare_backward(run);
+        begin = bench_now();
+        op->backward(run);
+        seconds += bench_now() - begin;
+    }
+    ff_tape_destroy(run->ctx);
+    return seconds;
+}
+
+static int compare_seconds(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* What the measured pass costs, from what a forward pass costs. */
+static void set_costs(const bench_run *run, bench_result *result)
+{
+    const double back = run->bytes_back > 0 ? run->bytes_back : 2 * run->bytes;
+    const bool forward = run->pass != BENCH_BACKWARD, backward = run->pass == BENCH_BACKWARD || run->pass == BENCH_BOTH;
+    result->flop = run->flop * ((forward ? 1 : 0) + (backward ? 2 : 0));
+    result->minimal_bytes = (forward ? run->bytes : 0) + (backward ? back : 0);
+}
+
+/* ---- plan mode ---- */
+
+/* Run the pass with shapes only, in a context of its own; `ctx` keeps its plan for the caller to read. */
+static ff_status plan_pass(const bench_run *run, bench_run *dry, ff_ctx *ctx)
+{
+    ff_status status = FF_OK;
+    ff_context_init(ctx);
+    ctx->log = run->ctx->log;
+    ctx->kernels = run->ctx->kernels;
+    *dry = *run;
+    dry->ctx = ctx;
+    dry->state = NULL;
+    FF_TRY(ff_pool_create(ctx, 0, true));
+    FF_TRY_DONE(ff_plan_create(ctx));
+    FF_TRY_DONE(dry->op->set_up(dry));
+    ff_pool_reset_peak(ctx->pool);
+    run_pass(dry);
+    status = ctx->status;
+done:
+    if (status != FF_OK)
+        FF_FAIL(run->ctx, status, "in plan mode: %.900s", ctx->message);
+    return status;
+}
+
+static void plan_end(bench_run *dry)
+{
+    if (dry->state != NULL)
+        dry->op->tear_down(dry);
+    ff_plan_destroy(dry->ctx);
+    ff_pool_destroy(dry->ctx);
+}
+
+ff_status bench_plan(bench_run *run, bool json)
+{
+    if (!run->op->is_module)
+        return FF_FAIL(run->ctx, FF_ERR_ARG, "%s is a kernel: only modules have a plan", run->op->name);
+    ff_ctx ctx;
+    bench_run dry;
+    const ff_status status = plan_pass(run, &dry, &ctx);
+    if (status == FF_OK)
+        ff_plan_print(&ctx, stdout, json);
+    plan_end(&dry);
+    return status;
+}
+
+static ff_status predict(bench_run *run, bench_result *result)
+{
+    ff_ctx ctx;
+    bench_run dry;
+    const ff_status status = plan_pass(run, &dry, &ctx);
+    if (status == FF_OK) {
+        result->predicted_peak_bytes = ff_pool_get_stats(ctx.pool).peak;
+        result->predicted_flop = ff_plan_total(&ctx).flop;
+    }
+    plan_end(&dry);
+    return status;
+}
+
+/* ---- the loop ---- */
+
+static ff_status time_passes(bench_run *run, int64_t repeat, bench_result *result)
+{
+    ff_ctx *ctx = run->ctx;
+    ff_status status = FF_OK;
+    machine_peaks peaks = {0};
+    double *seconds = calloc((size_t)repeat, sizeof *seconds);
+    if (seconds == NULL) {
+        status = FF_FAIL(ctx, FF_ERR_MEM, "out of memory");
+        goto done;
+    }
+    FF_TRY_DONE(peaks_begin(ctx, &peaks, run->k->dtype));
+    run_pass(run); /* warms the pool and the caches */
+    ff_pool_reset_peak(ctx->pool);
+    for (int64_t i = 0; i < repeat && ctx->status == FF_OK; i++) {
+        peaks_run(&peaks);
+        seconds[i] = run_pass(run);
+    }
+    while (peaks.runs < LEAST_PEAK_RUNS)
+        peaks_run(&peaks);
+    FF_TRY_DONE(ctx->status);
+    result->peak_bytes = ff_pool_get_stats(ctx->pool).peak;
+    qsort(seconds, (size_t)repeat, sizeof *seconds, compare_seconds);
+    result->seconds_min = seconds[0];
+    result->seconds_median = 0.5 * (seconds[(repeat - 1) / 2] + seconds[repeat / 2]);
+    result->gemm_peak_gflops = peaks.gflops;
+    result->memory_bandwidth = peaks.bandwidth;
+done:
+    peaks_end(&peaks);
+    free(seconds);
+    return status;
+}
+
+ff_status bench_measure(bench_run *run, int64_t repeat, bench_result *result)
+{
+    ff_ctx *ctx = run->ctx;
+    *result = (bench_result){0};
+    ff_status status = FF_OK;
+    FF_TRY_DONE(run->op->set_up(run));
+    set_costs(run, result);
+    FF_TRY_DONE(time_passes(run, repeat, result));
+    ff_pool_trim(ctx->pool); /* a pass from a cold pool is what the process needs at most */
+    reset_resident_peak();
+    run_pass(run);
+    result->peak_resident_bytes = resident_peak();
+    FF_TRY_DONE(ctx->status);
+    if (run->op->is_module)
+        FF_TRY_DONE(predict(run, result));
+done:
+    if (run->state != NULL)
+        run->op->tear_down(run);
+    run->state = NULL;
+    return status;
+}

@@ -1,0 +1,235 @@
+/* main_bench.c - fastfold-bench: how fast kernels, modules and whole blocks run here, and how near to the machine's peaks.
+ *
+ *     fastfold-bench                        the Evoformer block, each pass
+ *     fastfold-bench list                   what can be measured
+ *     fastfold-bench evoformer_block triangle_attention_starting_node --pass inference --num-res 512 --json */
+#include <stdio.h>
+#include <string.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#include "bench/bench.h"
+#include "core/options.h"
+#include "core/version.h"
+#include "tensor/pool.h"
+#include "tensor/tape.h"
+
+/* ---- options ---- */
+
+typedef struct {
+    int64_t num_seq, num_res, num_extra, num_templ, blocks, threads, repeat;
+    int pass, dtype, backend, isa, keep;
+    bool checkpoint, plan, json;
+} bench_options;
+
+enum { PASS_EACH = BENCH_BOTH + 1, KEEP_INPUTS = 0 };
+
+static const ff_option option_table[] = {
+    {"num-seq", FF_OPTION_INT64, offsetof(bench_options, num_seq), "128", "1..", "Sizes", "MSA rows S"},
+    {"num-res", FF_OPTION_INT64, offsetof(bench_options, num_res), "256", "1..", "Sizes", "residues R"},
+    {"num-extra", FF_OPTION_INT64, offsetof(bench_options, num_extra), "1024", "1..", "Sizes", "extra MSA rows E"},
+    {"num-templ", FF_OPTION_INT64, offsetof(bench_options, num_templ), "4", "1..", "Sizes", "templates T"},
+    {"blocks", FF_OPTION_INT64, offsetof(bench_options, blocks), "8", "1..", "Sizes", "blocks of a stack"},
+    {"pass", FF_OPTION_ENUM, offsetof(bench_options, pass), "each", "inference|forward|backward|both|each", "What",
+     "inference: no tape, in place; forward: with tape; backward: without its forward; both: forward and backward"},
+    {"keep", FF_OPTION_ENUM, offsetof(bench_options, keep), "all", "inputs|all", "What",
+     "what tape nodes keep for the backward pass; what they do not keep is computed again"},
+    {"checkpoint", FF_OPTION_FLAG, offsetof(bench_options, checkpoint), NULL, NULL, "What",
+     "stacks keep the inputs of their blocks only"},
+    {"repeat", FF_OPTION_INT64, offsetof(bench_options, repeat), "5", "1..1000", "What",
+     "timed runs; median and least are reported"},
+    {"plan", FF_OPTION_FLAG, offsetof(bench_options, plan), NULL, NULL, "What",
+     "compute nothing: print FLOP, bytes and peak memory of each operation"},
+    {"dtype", FF_OPTION_ENUM, offsetof(bench_options, dtype), "f32", "f32|bf16", "Machine",
+     "type of matrix-product operands"},
+    {"backend", FF_OPTION_ENUM, offsetof(bench_options, backend), "cpu", "cpu|emulated|cuda", "Machine", "kernel table"},
+    {"isa", FF_OPTION_ENUM, offsetof(bench_options, isa), "best", "best|plain|avx2|avx512|avx512_bf16|amx", "Machine",
+     "instruction set of the cpu backend and of its GEMM library"},
+    {"threads", FF_OPTION_INT64, offsetof(bench_options, threads), "0", "0..4096", "Machine",
+     "OpenMP threads, 0 = as the environment says"},
+    {"json", FF_OPTION_FLAG, offsetof(bench_options, json), NULL, NULL, "Output", "one JSON object a line"},
+    FF_OPTION_END};
+
+static const ff_program program = {
+    "fastfold-bench", "[list | OP...] [options]",
+    "Measures kernels, modules, blocks and stacks of the Evoformer, and this machine's GEMM and memory peaks in between.\n"
+    "Without OP: evoformer_block.",
+    option_table};
+
+static const char *const pass_names[] = {"inference", "forward", "backward", "both"};
+
+/* ---- finding operations ---- */
+
+static const bench_op *find_op(const char *name)
+{
+    for (int i = 0; i < bench_num_kernel_ops; i++)
+        if (strcmp(bench_kernel_ops[i].name, name) == 0)
+            return &bench_kernel_ops[i];
+    for (int i = 0; i < bench_num_module_ops; i++)
+        if (strcmp(bench_module_ops[i].name, name) == 0)
+            return &bench_module_ops[i];
+    return NULL;
+}
+
+static void print_list(void)
+{
+    printf("modules\n");
+    for (int i = 0; i < bench_num_module_ops; i++)
+        printf("  %-36s %s\n", bench_module_ops[i].name, bench_module_ops[i].about);
+    printf("kernels\n");
+    for (int i = 0; i < bench_num_kernel_ops; i++)
+        printf("  %-36s %s\n", bench_kernel_ops[i].name, bench_kernel_ops[i].about);
+}
+
+/* ---- results ---- */
+
+static int num_threads(void)
+{
+#ifdef _OPENMP
+    return omp_get_max_threads();
+#else
+    return 1;
+#endif
+}
+
+static const char *dtype_name(ff_dtype dtype) { return dtype == FF_DTYPE_BF16 ? "bf16" : "f32"; }
+
+static void print_json(const bench_run *run, const bench_result *r)
+{
+    const double gflops = r->flop / r->seconds_median * 1e-9;
+    printf("{\"op\": \"%s\", \"pass\": \"%s\", \"num_seq\": %lld, \"num_res\": %lld, \"num_extra\": %lld, "
+           "\"num_templ\": %lld, \"blocks\": %lld, ",
+           run->op->name, pass_names[run->pass], (long long)run->sizes.num_seq, (long long)run->sizes.num_res,
+           (long long)run->sizes.num_extra, (long long)run->sizes.num_templ, (long long)run->sizes.blocks);
+    printf("\"dtype\": \"%s\", \"backend\": \"%s\", \"isa\": \"%s\", \"threads\": %d, \"keep\": \"%s\", "
+           "\"checkpoint\": %s, ",
+           dtype_name(run->k->dtype), run->k->name, ff_isa_name(run->k->isa), num_threads(),
+           run->sizes.keep_inputs ? "inputs" : "all", run->sizes.checkpoint ? "true" : "false");
+    printf("\"seconds_median\": %.6g, \"seconds_min\": %.6g, \"flop\": %.6g, \"gflops\": %.5g, "
+           "\"gemm_peak_gflops\": %.5g, \"fraction_of_peak\": %.4g, ",
+           r->seconds_median, r->seconds_min, r->flop, gflops, r->gemm_peak_gflops,
+           r->gemm_peak_gflops > 0 ? gflops / r->gemm_peak_gflops : 0);
+    printf("\"gbytes_per_second\": %.5g, \"memory_bandwidth\": %.5g, \"minimal_bytes\": %.6g, \"peak_bytes\": %zu, "
+           "\"predicted_peak_bytes\": %zu, \"predicted_flop\": %.6g, \"peak_resident_bytes\": %zu}\n",
+           r->minimal_bytes / r->seconds_median * 1e-9, r->memory_bandwidth, r->minimal_bytes, r->peak_bytes,
+           r->predicted_peak_bytes, r->predicted_flop, r->peak_resident_bytes);
+}
+
+static void print_table_head(const bench_run *run)
+{
+    printf("fastfold-bench %s: backend %s, isa %s, dtype %s, %d threads; S %lld, R %lld, E %lld\n", FF_VERSION,
+           run->k->name, ff_isa_name(run->k->isa), dtype_name(run->k->dtype), num_threads(),
+           (long long)run->sizes.num_seq, (long long)run->sizes.num_res, (long long)run->sizes.num_extra);
+    printf("%-36s %-9s %10s %10s %9s %6s %8s %6s %9s %9s\n", "operation", "pass", "median s", "least s", "GFLOP/s",
+           "peak", "GB/s", "copy", "peak MB", "resident");
+}
+
+/* `peak` and `copy`: fractions of the GEMM peak and of the copy bandwidth. */
+static void print_row(const bench_run *run, const bench_result *r)
+{
+    const double gflops = r->flop / r->seconds_median * 1e-9, gbytes = r->minimal_bytes / r->seconds_median * 1e-9;
+    printf("%-36s %-9s %10.5f %10.5f ", run->op->name, pass_names[run->pass], r->seconds_median, r->seconds_min);
+    if (r->flop > 0 && r->gemm_peak_gflops > 0)
+        printf("%9.1f %5.1f%% ", gflops, 100 * gflops / r->gemm_peak_gflops);
+    else
+        printf("%9s %6s ", "-", "-");
+    printf("%8.1f %5.1f%% %9.1f %9.1f\n", gbytes, 100 * gbytes / r->memory_bandwidth, (double)r->peak_bytes * 1e-6,
+           (double)r->peak_resident_bytes * 1e-6);
+}
+
+/* ---- running ---- */
+
+static bool has_backward(const bench_op *op) { return op->backward != NULL; }
+
+static ff_status run_pass(ff_ctx *ctx, const bench_options *o, const bench_op *op, bench_pass pass)
+{
+    bench_run run = {.ctx = ctx, .k = ctx->kernels, .op = op, .pass = pass,
+                     .sizes = {.num_seq = o->num_seq, .num_res = o->num_res, .num_extra = o->num_extra,
+                               .num_templ = o->num_templ, .blocks = o->blocks, .keep_inputs = o->keep == KEEP_INPUTS,
+                               .checkpoint = o->checkpoint}};
+    if (o->plan)
+        return bench_plan(&run, o->json);
+    bench_result result;
+    FF_TRY(bench_measure(&run, o->repeat, &result));
+    if (o->json)
+        print_json(&run, &result);
+    else
+        print_row(&run, &result);
+    fflush(stdout);
+    return FF_OK;
+}
+
+/* Each pass that the operation has, or the one asked for. */
+static ff_status run_op(ff_ctx *ctx, const bench_options *o, const bench_op *op)
+{
+    for (int pass = BENCH_INFERENCE; pass <= BENCH_BOTH; pass++) {
+        const bool backward = pass == BENCH_BACKWARD || pass == BENCH_BOTH;
+        if (o->pass == PASS_EACH ? backward && !has_backward(op) : pass != o->pass)
+            continue;
+        if (backward && !has_backward(op))
+            return FF_FAIL(ctx, FF_ERR_ARG, "%s has no backward", op->name);
+        FF_TRY(run_pass(ctx, o, op, (bench_pass)pass));
+    }
+    return FF_OK;
+}
+
+static ff_status set_up(ff_ctx *ctx, const bench_options *o)
+{
+#ifdef _OPENMP
+    if (o->threads > 0)
+        omp_set_num_threads((int)o->threads);
+#endif
+    FF_TRY(ff_kernels_get(ctx, &ctx->kernels, (ff_backend)o->backend, (ff_isa)(o->isa - 1), (ff_dtype)o->dtype));
+    return ff_pool_create(ctx, 0, false);
+}
+
+static ff_status run_all(ff_ctx *ctx, const bench_options *o, char **names, int count)
+{
+    static char *const usual[] = {(char *)"evoformer_block"};
+    if (count == 0) {
+        names = (char **)usual;
+        count = 1;
+    }
+    if (!o->json && !o->plan)
+        print_table_head(&(bench_run){.k = ctx->kernels, .sizes = {.num_seq = o->num_seq, .num_res = o->num_res,
+                                                                   .num_extra = o->num_extra}});
+    for (int i = 0; i < count; i++)
+        FF_TRY(run_op(ctx, o, find_op(names[i])));
+    return FF_OK;
+}
+
+int main(int argc, char **argv)
+{
+    ff_ctx ctx;
+    bench_options o;
+    ff_arguments args;
+    ff_context_init(&ctx);
+    if (ff_options_parse(&ctx, &program, &o, argc, argv, &args) != FF_OK) {
+        fprintf(stderr, "%s: %s\n", program.name, ctx.message);
+        return 2;
+    }
+    if (args.help || args.version) {
+        (args.help ? ff_options_print_help : ff_options_print_version)(&program, stdout);
+        return 0;
+    }
+    if (args.num_positional == 1 && strcmp(args.positional[0], "list") == 0) {
+        print_list();
+        return 0;
+    }
+    for (int i = 0; i < args.num_positional; i++)
+        if (find_op(args.positional[i]) == NULL) {
+            fprintf(stderr, "%s: no operation %s; `%s list` names them\n", program.name, args.positional[i],
+                    program.name);
+            return 2;
+        }
+    ff_status status = set_up(&ctx, &o);
+    if (status == FF_OK)
+        status = run_all(&ctx, &o, args.positional, args.num_positional);
+    if (status != FF_OK)
+        fprintf(stderr, "%s: %s\n", program.name, ctx.message);
+    ff_tape_destroy(&ctx);
+    if (ctx.pool != NULL && ff_pool_get_stats(ctx.pool).in_use == 0) /* a failed run may have left some */
+        ff_pool_destroy(&ctx);
+    return status == FF_OK ? 0 : status == FF_ERR_ARG ? 2 : 1;
+}
