@@ -64,7 +64,8 @@ ff_tensor *ff_pair_bias(ff_ctx *ctx, const ff_pair_bias_layer *w, ff_tensor *pai
     if (recorded)
         ff_tape_add(ctx, "pair_bias", bias_backward, &pair, 1, &local, 1, NULL, 0, &n, sizeof n);
     ff_tensor *bias = ff_dap_size(ctx) > 1 ? ff_dap_all_gather(ctx, local, 1, num_res) : ff_tensor_retain(local);
-    return ff_module_end(ctx, local, bias);
+    ff_tensor_release(local);
+    return ff_module_end(ctx, NULL, bias);
 }
 
 /* ---- gated attention ---- */
