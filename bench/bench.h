@@ -71,7 +71,7 @@ typedef struct {
     double flop, minimal_bytes;   /* of the measured pass */
     size_t peak_bytes;            /* pool high-water mark of a pass, with its inputs */
     size_t predicted_peak_bytes;  /* the same by plan mode; 0 for kernels */
-    double predicted_flop;        /* by plan mode, without recomputation; 0 for kernels */
+    double predicted_flop;        /* of the measured pass by plan mode; 0 for kernels */
     size_t peak_resident_bytes;   /* of the process, 0 = not known on this system */
 } bench_result;
 

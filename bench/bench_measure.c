@@ -206,7 +206,11 @@ static ff_status predict(bench_run *run, bench_result *result)
     const ff_status status = plan_pass(run, &dry, &ctx);
     if (status == FF_OK) {
         result->predicted_peak_bytes = ff_pool_get_stats(ctx.pool).peak;
-        result->predicted_flop = ff_plan_total(&ctx).flop;
+        for (int64_t i = 0; i < ff_plan_count(ctx.plan); i++) {
+            const ff_plan_record *record = ff_plan_get(ctx.plan, i);
+            if (run->pass != BENCH_BACKWARD || record->backward)
+                result->predicted_flop += record->flop;
+        }
     }
     plan_end(&dry);
     return status;

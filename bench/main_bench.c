@@ -148,8 +148,12 @@ static ff_status run_pass(ff_ctx *ctx, const bench_options *o, const bench_op *o
                      .sizes = {.num_seq = o->num_seq, .num_res = o->num_res, .num_extra = o->num_extra,
                                .num_templ = o->num_templ, .blocks = o->blocks, .keep_inputs = o->keep == KEEP_INPUTS,
                                .checkpoint = o->checkpoint}};
-    if (o->plan)
+    if (o->plan) {
+        if (!o->json)
+            printf("%s, %s: S %lld, R %lld, E %lld\n", op->name, pass_names[pass], (long long)o->num_seq,
+                   (long long)o->num_res, (long long)o->num_extra);
         return bench_plan(&run, o->json);
+    }
     bench_result result;
     FF_TRY(bench_measure(&run, o->repeat, &result));
     if (o->json)
@@ -167,6 +171,8 @@ static ff_status run_op(ff_ctx *ctx, const bench_options *o, const bench_op *op)
         const bool backward = pass == BENCH_BACKWARD || pass == BENCH_BOTH;
         if (o->pass == PASS_EACH ? backward && !has_backward(op) : pass != o->pass)
             continue;
+        if (o->pass == PASS_EACH && o->plan && (pass == BENCH_FORWARD || pass == BENCH_BACKWARD))
+            continue; /* part of the plan of both */
         if (backward && !has_backward(op))
             return FF_FAIL(ctx, FF_ERR_ARG, "%s has no backward", op->name);
         FF_TRY(run_pass(ctx, o, op, (bench_pass)pass));
