@@ -1,6 +1,8 @@
 /* transition.c - layer norm, linear, relu, linear, residual by row tile: the 4x hidden layer never leaves the core's cache.
  *
  * forward    h = relu(LN(x) W1 + b1), out = x + h W2 + b2                          4 rows c c_hidden FLOP
+ *            In bf16 the sign of a hidden value near 0 is not known; where it decides about a gradient it is computed again in
+ *            float32 (less than one value in a hundred), as one wrong sign changes a whole gradient entry.
  * backward   recomputes LN(x) and h by chunks of hidden channels: dh = (dy W2^T) [h > 0]; dW2 += h^T dy;
  *            dW1 += LN^T dh; dLN = dh W1^T; then the layer norm's backward          10 rows c c_hidden FLOP */
 #include "kernels/cpu/families.h"
@@ -59,6 +61,7 @@ typedef struct {
     int64_t part;
     float *x, *h, *dh, *dx;       /* per thread */
     ff_operand *xo, *yo, *dho;    /* operand copies (the float arrays themselves in float32) */
+    float *w1_rows, *w1_norm;     /* bf16, shared: W1 transposed, and the length of its rows */
     void *tn;
 } backward_scratch;
 
@@ -84,6 +87,8 @@ static size_t carve_backward(backward_scratch *s, const ff_transition_args *a, v
     s->w1 = tile_operands(&shared, mm_packed_size(c, ch));
     s->w1_t = tile_operands(&shared, chunks * mm_packed_size(chunk, c));
     s->w2_t = tile_operands(&shared, mm_packed_size(c, ch));
+    s->w1_rows = FF_BF16 ? tile_floats(&shared, c * ch) : NULL;
+    s->w1_norm = FF_BF16 ? tile_floats(&shared, mm_round_up(ch, FF_VL)) : NULL;
     s->part = mm_round_up(2 * c * ch + ch + 3 * c, 16);
     s->parts = tile_floats(&shared, s->part * omp_get_max_threads());
     carve_backward_own(s, a, &count);
@@ -104,16 +109,43 @@ static void relu_backward(float *dh, const float *h, int64_t n)
         dh[i] = h[i] > 0 ? dh[i] : 0;
 }
 
-static void relu_bias(float *h, const float *bias, int64_t rows, int64_t n)
+static void relu(float *h, int64_t n)
 {
-    for (int64_t r = 0; r < rows; r++)
+    for (int64_t i = 0; i < n; i += FF_VL) {
+        const vf v = v_max(tile_load(h + i, n - i), v_zero());
+        if (n - i >= FF_VL)
+            v_store(h + i, v);
+        else
+            v_store_n(h + i, v, n - i);
+    }
+}
+
+/* Signs of hidden values [rows, n] (channels h0 ..) too close to 0 for bf16: the value again, in float32. */
+static void settle_signs(const backward_scratch *s, const float *bias, int64_t rows, int64_t n, int64_t c, int64_t h0)
+{
+    const float margin = 0.01f; /* 6 standard deviations of the error of bf16 products */
+    for (int64_t r = 0; r < rows; r++) {
+        const float *x = s->x + r * c;
+        float *h = s->h + r * n, square = 0;
+        for (int64_t i = 0; i < c; i++)
+            square += x[i] * x[i];
+        const vf length = v_set1(margin * sqrtf(square / (float)(c > 0 ? c : 1)));
         for (int64_t i = 0; i < n; i += FF_VL) {
-            const vf v = v_max(tile_load(h + r * n + i, n - i) + tile_load(bias + i, n - i), v_zero());
-            if (n - i >= FF_VL)
-                v_store(h + r * n + i, v);
-            else
-                v_store_n(h + r * n + i, v, n - i);
+            const vf v = tile_load(h + i, n - i), limit = length * tile_load(s->w1_norm + h0 + i, n - i);
+            const vi near = (vi)(v < limit) & (vi)(v > -limit);
+            if (v_sum((vf)(near & (vi)v_set1(1.0f))) == 0.0f)
+                continue;
+            for (int64_t k = i; k < n && k < i + FF_VL; k++) {
+                if (!near[k - i])
+                    continue;
+                const float *w = s->w1_rows + (h0 + k) * c;
+                vf sum = v_zero();
+                for (int64_t j = 0; j < c; j += FF_VL)
+                    sum = v_fma(tile_load(x + j, c - j), tile_load(w + j, c - j), sum);
+                h[k] = v_sum(sum) + bias[h0 + k];
+            }
         }
+    }
 }
 
 static void transition_backward(float *grad_x, const ff_transition_params *grad_w, const float *grad_out, const float *x,
@@ -135,6 +167,17 @@ static void transition_backward(float *grad_x, const ff_transition_params *grad_
             const int64_t n = ch - h0 < chunk ? ch - h0 : chunk;
             tile_pack(s.w1_t + k * size_t1, w->weights1 + h0, ch, n, c, 1);
         }
+        if (FF_BF16) {
+#pragma omp for
+            for (int64_t i = 0; i < ch; i++) {
+                float square = 0;
+                for (int64_t k = 0; k < c; k++) {
+                    s.w1_rows[i * c + k] = w->weights1[k * ch + i];
+                    square += w->weights1[k * ch + i] * w->weights1[k * ch + i];
+                }
+                s.w1_norm[i] = sqrtf(square);
+            }
+        }
 #pragma omp barrier
         int64_t first, last;
         tile_share(tiles, &first, &last);
@@ -150,8 +193,10 @@ static void transition_backward(float *grad_x, const ff_transition_params *grad_
             }
             for (int64_t h0 = 0, k = 0; h0 < ch; h0 += chunk, k++) {
                 const int64_t n = ch - h0 < chunk ? ch - h0 : chunk, panels = h0 * mm_round_up(c, FF_KP);
-                FF_FN(mm)(rows, n, c, s.xo, mm_lda(c), s.w1 + panels, s.h, n, MM_STORE, NULL);
-                relu_bias(s.h, w->bias1 + h0, rows, n);
+                FF_FN(mm)(rows, n, c, s.xo, mm_lda(c), s.w1 + panels, s.h, n, MM_STORE, w->bias1 + h0);
+                if (FF_BF16)
+                    settle_signs(&s, w->bias1, rows, n, c, h0);
+                relu(s.h, rows * n);
                 FF_FN(mm)(rows, n, c, yo, mm_lda(c), s.w2_t + panels, s.dh, n, MM_STORE, NULL);
                 relu_backward(s.dh, s.h, rows * n);
                 if (FF_BF16)
