@@ -2,8 +2,8 @@
  *
  * Contents: options; the report; one case; one file; paths; main.
  *
- * Under mpirun with --dap N every rank reads the same files; families that DAP can split run on all ranks, others on
- * rank 0 alone. Rank 0 prints; a wrong array on any rank is a failure, and all ranks exit alike. */
+ * Under mpirun with --dap N every rank reads the same files, runs its share of each case, and judges the whole results.
+ * Rank 0 prints; a wrong array on any rank is a failure, and all ranks exit alike. */
 #include <dirent.h>
 #include <errno.h>
 #include <math.h>
@@ -70,8 +70,8 @@ typedef struct {
     int64_t passed, failed, skipped, matched;
     bool prints; /* rank 0 */
     const golden_case *current;
-    int64_t failed_here;   /* arrays of the current case on this rank */
-    char first_failure[1024]; /* of the current case: what other ranks tell rank 0 */
+    int64_t failed_here; /* arrays of the current case on this rank */
+    bool stopped;        /* under DAP, after a rank failed */
 } checker;
 
 /* ---- the report ---- */
@@ -134,8 +134,7 @@ static void report_line(checker *k, const char *file, const char *family, const 
     const bool skipped = v->result == GOLDEN_UNKNOWN && k->options.skip_unknown;
     const bool passed = v->result == GOLDEN_PASSED;
     *(passed ? &k->passed : skipped ? &k->skipped : &k->failed) += 1;
-    if (!passed && !skipped && k->failed_here++ == 0)
-        snprintf(k->first_failure, sizeof k->first_failure, "%s: %s", v->array, v->reason);
+    k->failed_here += !passed && !skipped;
     if (!k->prints)
         return;
     if (k->options.json) {
@@ -174,78 +173,67 @@ static void report_case(checker *k, const char *file, const char *family, const 
 
 /* ---- one case ---- */
 
-/* Whether a family is split over ranks; what it computes must be equal on all of them. */
-static bool is_sharded(const checker *k, const char *family)
-{
-    return k->ctx.comm != NULL &&
-           (strcmp(family, "evoformer_block") == 0 || strcmp(family, "evoformer_stack") == 0);
-}
-
-/* Let rank 0 know of what only other ranks saw. */
+/* Under DAP: a case that is wrong on some rank is wrong on all, for the counts and the exit status. */
 static void agree_on_verdicts(checker *k, const golden_case *c)
 {
-    if (k->failed_here > 0 && !k->prints)
-        FF_FAIL(&k->ctx, FF_ERR_FORMAT, "rank %d: %s", ff_dap_rank(&k->ctx), k->first_failure);
-    if (ff_dap_agree(&k->ctx) == FF_OK)
+    float ranks_failed = k->failed_here > 0;
+    if (ff_dap_size(&k->ctx) == 1 || ff_dap_all_reduce(&k->ctx, &ranks_failed, 1) != FF_OK)
         return;
-    if (k->failed_here == 0)
-        report_case(k, c->file, c->family, c->name, c->op, "another rank", GOLDEN_FAILED);
-    ff_context_clear(&k->ctx);
+    if (ranks_failed > 0 && k->failed_here == 0) {
+        FF_FAIL(&k->ctx, FF_ERR_FORMAT, "right here, wrong on another rank");
+        report_case(k, c->file, c->family, c->name, c->op, "ranks differ", GOLDEN_FAILED);
+    }
+}
+
+/* Whether all ranks came through. A failed rank ends a run under DAP: ranks cannot go on with each other. */
+static bool all_succeeded(checker *k)
+{
+    if (ff_dap_agree(&k->ctx) == FF_OK)
+        return true;
+    k->stopped = ff_dap_size(&k->ctx) > 1;
+    return false;
 }
 
 /* Run and judge a case that has been read. */
-static void check_case(checker *k, golden_case *c, bool sharded)
+static void check_case(checker *k, golden_case *c)
 {
     ff_ctx *ctx = &k->ctx;
     const size_t before = ff_pool_get_stats(ctx->pool).in_use;
     ctx->op_index = 0;
     ctx->training = false;
     ctx->keep_inputs = false;
-    ff_status status = golden_run(ctx, c->family, c->op, c);
-    if (status == FF_OK)
-        status = ctx->status; /* sticky: an operation failed and the runner did not look */
-    else if (ctx->status == FF_OK)
+    const ff_status status = golden_run(ctx, c->family, c->op, c);
+    if (status != FF_OK && ctx->status == FF_OK) /* else the sticky status says it */
         FF_FAIL(ctx, status, "%s (%s)", c->op, ff_status_name(status));
     ff_tape_destroy(ctx);
-    if (sharded)
-        status = ff_dap_agree(ctx);
-    const size_t after = ff_pool_get_stats(ctx->pool).in_use;
-    if (status == FF_ERR_UNSUPPORTED) {
+    if (ctx->status == FF_ERR_UNSUPPORTED) { /* on all ranks alike */
         report_case(k, c->file, c->family, c->name, c->op, "unknown", GOLDEN_UNKNOWN);
-    } else if (status != FF_OK) {
-        report_case(k, c->file, c->family, c->name, c->op, "failed", GOLDEN_FAILED);
-    } else {
-        k->current = c;
-        golden_judge(ctx, c, &k->tolerances, report_verdict, k);
-        if (after != before) {
-            FF_FAIL(ctx, FF_ERR_MEM, "%zu bytes of tensors were not released", after - before);
-            report_case(k, c->file, c->family, c->name, c->op, "memory", GOLDEN_FAILED);
-        }
-        if (sharded)
-            agree_on_verdicts(k, c);
+        return;
     }
+    if (!all_succeeded(k)) {
+        report_case(k, c->file, c->family, c->name, c->op, "failed", GOLDEN_FAILED);
+        return;
+    }
+    const size_t after = ff_pool_get_stats(ctx->pool).in_use;
+    k->current = c;
+    golden_judge(ctx, c, &k->tolerances, report_verdict, k);
+    if (after != before) {
+        FF_FAIL(ctx, FF_ERR_MEM, "%zu bytes of tensors were not released", after - before);
+        report_case(k, c->file, c->family, c->name, c->op, "memory", GOLDEN_FAILED);
+    }
+    agree_on_verdicts(k, c);
 }
 
 static void read_and_check(checker *k, const char *path, const char *family, const char *name)
 {
-    ff_ctx *ctx = &k->ctx;
-    const bool sharded = is_sharded(k, family);
-    if (!sharded && !k->prints)
-        return;
-    struct ff_comm *comm = ctx->comm;
-    if (!sharded)
-        ctx->comm = NULL;
     k->failed_here = 0;
     golden_case c = {0};
-    ff_status status = golden_case_read(ctx, &c, path, family, name);
-    if (sharded)
-        status = ff_dap_agree(ctx);
-    if (status != FF_OK)
-        report_case(k, path, family, name, "", "not readable", GOLDEN_FAILED);
+    golden_case_read(&k->ctx, &c, path, family, name); /* a failure stays in the context */
+    if (all_succeeded(k))
+        check_case(k, &c);
     else
-        check_case(k, &c, sharded);
+        report_case(k, path, family, name, "", "not readable", GOLDEN_FAILED);
     golden_case_free(&c);
-    ctx->comm = comm;
 }
 
 /* ---- one file ---- */
@@ -283,7 +271,7 @@ static void check_file(checker *k, const char *path)
         report_unusable(k);
         return;
     }
-    for (int64_t i = 0; i < names.count; i++) {
+    for (int64_t i = 0; i < names.count && !k->stopped; i++) {
         if (!is_asked_for(k->options.only, names.family, names.names[i]))
             continue;
         k->matched++;
@@ -346,7 +334,7 @@ static void check_path(checker *k, const char *path)
     if (list_folder(&k->ctx, path, &files, &count) != FF_OK)
         report_unusable(k);
     else
-        for (int64_t i = 0; i < count; i++)
+        for (int64_t i = 0; i < count && !k->stopped; i++)
             check_file(k, files[i]);
     for (int64_t i = 0; i < count; i++)
         free(files[i]);
@@ -427,7 +415,7 @@ int main(int argc, char **argv)
         goto done;
     }
     print_header(&k);
-    for (int i = 0; i < args.num_positional; i++)
+    for (int i = 0; i < args.num_positional && !k.stopped; i++)
         check_path(&k, args.positional[i]);
     if (k.matched == 0 && k.failed == 0) {
         FF_FAIL(&k.ctx, FF_ERR_ARG, "nothing to check: no case is called %s", k.options.only);
@@ -436,9 +424,9 @@ int main(int argc, char **argv)
     if (k.prints)
         printf("%lld passed, %lld failed, %lld skipped\n", (long long)k.passed, (long long)k.failed,
                (long long)k.skipped);
-    if (k.failed > 0)
-        FF_FAIL(&k.ctx, FF_ERR_FORMAT, "%lld arrays failed", (long long)k.failed);
-    exit_status = ff_dap_agree(&k.ctx) == FF_OK ? 0 : 1;
+    if (k.stopped && k.prints)
+        fprintf(stderr, "golden_check: stopped after a rank failed\n");
+    exit_status = k.failed > 0; /* the same on all ranks */
 done:
     ff_context_clear(&k.ctx);
     if (k.ctx.pool != NULL && ff_pool_get_stats(k.ctx.pool).in_use == 0) /* a failed case may have left some */
