@@ -41,7 +41,7 @@ static void bias_backward(ff_ctx *ctx, ff_node *node)
     ff_tensor_release(unwanted);
 }
 
-ff_tensor *ff_pair_bias(ff_ctx *ctx, const ff_pair_bias_layer *w, ff_tensor *pair, bool transposed)
+static ff_tensor *pair_bias_on_table(ff_ctx *ctx, const ff_pair_bias_layer *w, ff_tensor *pair, bool transposed)
 {
     const ff_kernels *k = ctx->kernels;
     if (!ff_module_offered(ctx, k->pair_bias_forward != NULL, "pair bias") ||
@@ -66,6 +66,14 @@ ff_tensor *ff_pair_bias(ff_ctx *ctx, const ff_pair_bias_layer *w, ff_tensor *pai
     ff_tensor *bias = ff_dap_size(ctx) > 1 ? ff_dap_all_gather(ctx, local, 1, num_res) : ff_tensor_retain(local);
     ff_tensor_release(local);
     return ff_module_end(ctx, NULL, bias);
+}
+
+ff_tensor *ff_pair_bias(ff_ctx *ctx, const ff_pair_bias_layer *w, ff_tensor *pair, bool transposed)
+{
+    const ff_kernels *outer = ff_module_enter(ctx, w->c_z);
+    ff_tensor *out = pair_bias_on_table(ctx, w, pair, transposed);
+    ctx->kernels = outer;
+    return out;
 }
 
 /* ---- gated attention ---- */
@@ -128,14 +136,14 @@ static void create_kept(ff_ctx *ctx, ff_tensor **kept, const ff_gated_attention_
     const int64_t hc = a->num_head * a->c_hidden;
     if (keep >= FF_KEEP_RESULT) {
         kept[KEPT_LSE] = ff_tensor_create(ctx, FF_SHAPE(a->batch, a->num_head, a->length));
-        kept[KEPT_OUTPUT] = ff_tensor_create_operand(ctx, FF_SHAPE(a->batch, a->length, hc));
+        kept[KEPT_OUTPUT] = ff_tensor_create(ctx, FF_SHAPE(a->batch, a->length, hc));
     }
     for (int i = KEPT_QUERY; keep >= FF_KEEP_ALL && i <= KEPT_VALUE; i++)
         kept[i] = ff_tensor_create_operand(ctx, FF_SHAPE(a->batch, a->num_head, a->length, a->c_hidden));
 }
 
-ff_tensor *ff_gated_attention(ff_ctx *ctx, const char *name, const ff_attention_layer *w, ff_tensor *x, ff_tensor *bias,
-                              ff_tensor *mask, const ff_gated_attention_args *layout, ff_keep keep, ff_update update)
+static ff_tensor *gated_attention_on_table(ff_ctx *ctx, const char *name, const ff_attention_layer *w, ff_tensor *x, ff_tensor *bias,
+                                           ff_tensor *mask, const ff_gated_attention_args *layout, ff_keep keep, ff_update update)
 {
     const ff_kernels *k = ctx->kernels;
     if (!ff_module_offered(ctx, k->gated_attention_forward != NULL, "gated attention") ||
@@ -168,4 +176,13 @@ ff_tensor *ff_gated_attention(ff_ctx *ctx, const char *name, const ff_attention_
     else
         ff_tensor_release(kept[KEPT_DROPOUT]);
     return ff_module_end(ctx, x, out);
+}
+
+ff_tensor *ff_gated_attention(ff_ctx *ctx, const char *name, const ff_attention_layer *w, ff_tensor *x, ff_tensor *bias,
+                              ff_tensor *mask, const ff_gated_attention_args *layout, ff_keep keep, ff_update update)
+{
+    const ff_kernels *outer = ff_module_enter(ctx, w->c_in);
+    ff_tensor *out = gated_attention_on_table(ctx, name, w, x, bias, mask, layout, keep, update);
+    ctx->kernels = outer;
+    return out;
 }

@@ -153,8 +153,8 @@ static void embed_msa_backward(ff_ctx *ctx, ff_node *node)
                      0, 0);
 }
 
-ff_tensor *ff_embed_msa(ff_ctx *ctx, const ff_embedder *w, ff_tensor *target_feat, ff_tensor *msa_feat,
-                        ff_tensor *prev_msa_first_row)
+static ff_tensor *embed_msa_on_table(ff_ctx *ctx, const ff_embedder *w, ff_tensor *target_feat, ff_tensor *msa_feat,
+                                     ff_tensor *prev_msa_first_row)
 {
     const int64_t c_m = w->config.c_m;
     if (!offered(ctx) || !ff_check_shape(ctx, target_feat, "target_feat", FF_SHAPE(-1, FF_TARGET_FEAT)) ||
@@ -183,6 +183,15 @@ ff_tensor *ff_embed_msa(ff_ctx *ctx, const ff_embedder *w, ff_tensor *target_fea
     if (ff_module_recorded(ctx, w->preprocess_msa.trained, inputs, 3))
         ff_tape_add(ctx, "embed_msa", embed_msa_backward, inputs, 3, &msa, 1, NULL, 0, &w, sizeof w);
     return ff_module_end(ctx, prev, msa);
+}
+
+ff_tensor *ff_embed_msa(ff_ctx *ctx, const ff_embedder *w, ff_tensor *target_feat, ff_tensor *msa_feat,
+                        ff_tensor *prev_msa_first_row)
+{
+    const ff_kernels *outer = ff_module_enter(ctx, 0); /* one-hot and small features: always float32 */
+    ff_tensor *out = embed_msa_on_table(ctx, w, target_feat, msa_feat, prev_msa_first_row);
+    ctx->kernels = outer;
+    return out;
 }
 
 /* ---- pair ---- */
@@ -291,8 +300,8 @@ static void embed_pair_backward(ff_ctx *ctx, ff_node *node)
     ff_module_record(ctx, node->name, true, embed_pair_flop(w, n), 2 * (double)grad->bytes, 0, 0);
 }
 
-ff_tensor *ff_embed_pair(ff_ctx *ctx, const ff_embedder *w, ff_tensor *target_feat, ff_tensor *prev_pair,
-                         const float *prev_pos, const int32_t *aatype, const int32_t *residue_index)
+static ff_tensor *embed_pair_on_table(ff_ctx *ctx, const ff_embedder *w, ff_tensor *target_feat, ff_tensor *prev_pair,
+                                      const float *prev_pos, const int32_t *aatype, const int32_t *residue_index)
 {
     const int64_t c_z = w->config.c_z;
     if (!offered(ctx) || !ff_check_shape(ctx, target_feat, "target_feat", FF_SHAPE(-1, FF_TARGET_FEAT)))
@@ -320,6 +329,15 @@ ff_tensor *ff_embed_pair(ff_ctx *ctx, const ff_embedder *w, ff_tensor *target_fe
     if (ff_module_recorded(ctx, w->pair_activiations.trained, inputs, 2))
         ff_tape_add(ctx, "embed_pair", embed_pair_backward, inputs, 2, &pair, 1, NULL, 0, &p, sizeof p);
     return ff_module_end(ctx, prev, pair);
+}
+
+ff_tensor *ff_embed_pair(ff_ctx *ctx, const ff_embedder *w, ff_tensor *target_feat, ff_tensor *prev_pair,
+                         const float *prev_pos, const int32_t *aatype, const int32_t *residue_index)
+{
+    const ff_kernels *outer = ff_module_enter(ctx, 0); /* one-hot and small features: always float32 */
+    ff_tensor *out = embed_pair_on_table(ctx, w, target_feat, prev_pair, prev_pos, aatype, residue_index);
+    ctx->kernels = outer;
+    return out;
 }
 
 /* ---- extra MSA ---- */
@@ -373,8 +391,8 @@ static void embed_extra_backward(ff_ctx *ctx, ff_node *node)
                      0);
 }
 
-ff_tensor *ff_embed_extra_msa(ff_ctx *ctx, const ff_embedder *w, const int32_t *extra_msa, ff_tensor *has_deletion,
-                              ff_tensor *deletion_value)
+static ff_tensor *embed_extra_msa_on_table(ff_ctx *ctx, const ff_embedder *w, const int32_t *extra_msa, ff_tensor *has_deletion,
+                                           ff_tensor *deletion_value)
 {
     if (!offered(ctx) || !ff_check_shape(ctx, has_deletion, "extra_has_deletion", FF_SHAPE(-1, -1)) ||
         !ff_check_shape(ctx, deletion_value, "extra_deletion_value", has_deletion->ndim, has_deletion->shape))
@@ -396,4 +414,13 @@ ff_tensor *ff_embed_extra_msa(ff_ctx *ctx, const ff_embedder *w, const int32_t *
     if (ff_module_recorded(ctx, w->extra_msa_activations.trained, inputs, 2))
         ff_tape_add(ctx, "embed_extra_msa", embed_extra_backward, inputs, 2, &out, 1, NULL, 0, &n, sizeof n);
     return ff_module_end(ctx, NULL, out);
+}
+
+ff_tensor *ff_embed_extra_msa(ff_ctx *ctx, const ff_embedder *w, const int32_t *extra_msa, ff_tensor *has_deletion,
+                              ff_tensor *deletion_value)
+{
+    const ff_kernels *outer = ff_module_enter(ctx, 0); /* one-hot and small features: always float32 */
+    ff_tensor *out = embed_extra_msa_on_table(ctx, w, extra_msa, has_deletion, deletion_value);
+    ctx->kernels = outer;
+    return out;
 }

@@ -13,6 +13,14 @@ bool ff_module_offered(ff_ctx *ctx, bool entry, const char *operation)
     return entry;
 }
 
+const ff_kernels *ff_module_enter(ff_ctx *ctx, int64_t channels)
+{
+    const ff_kernels *outer = ctx->kernels;
+    if (channels < FF_NARROW_CHANNELS && outer != NULL && outer->narrow != NULL)
+        ctx->kernels = outer->narrow;
+    return outer;
+}
+
 bool ff_module_recorded(const ff_ctx *ctx, bool trained, ff_tensor *const *inputs, int num_inputs)
 {
     return ctx->tape != NULL && ctx->status == FF_OK && (trained || ff_recording(ctx, inputs, num_inputs));

@@ -39,6 +39,10 @@ bool ff_module_offered(ff_ctx *ctx, bool entry, const char *operation);
 /** Whether a node is wanted: a tape is there, and an input or the module's parameters need a gradient. */
 bool ff_module_recorded(const ff_ctx *ctx, bool trained, ff_tensor *const *inputs, int num_inputs);
 
+/** Make ctx->kernels the table for layers of this width (kernels.h: narrow). @return the former one, to put back. Nodes remember
+ * the table, so their backward runs on the same. */
+const ff_kernels *ff_module_enter(ff_ctx *ctx, int64_t channels);
+
 /** Where the module writes: x itself or a new tensor of its shape. NULL on failure. */
 ff_tensor *ff_module_output(ff_ctx *ctx, ff_tensor *x, bool recorded, ff_update update);
 

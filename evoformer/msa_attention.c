@@ -105,8 +105,8 @@ static void global_backward(ff_ctx *ctx, ff_node *node)
     ff_module_grads_end(&g);
 }
 
-ff_tensor *ff_msa_column_global_attention(ff_ctx *ctx, const ff_attention_layer *w, ff_tensor *msa, ff_tensor *msa_mask,
-                                          ff_update update)
+static ff_tensor *msa_column_global_attention_on_table(ff_ctx *ctx, const ff_attention_layer *w, ff_tensor *msa, ff_tensor *msa_mask,
+                                                       ff_update update)
 {
     static const char name[] = "msa_column_global_attention";
     const ff_kernels *k = ctx->kernels;
@@ -130,4 +130,13 @@ ff_tensor *ff_msa_column_global_attention(ff_ctx *ctx, const ff_attention_layer 
     else
         ff_tensor_release(dropout);
     return ff_module_end(ctx, msa, out);
+}
+
+ff_tensor *ff_msa_column_global_attention(ff_ctx *ctx, const ff_attention_layer *w, ff_tensor *msa, ff_tensor *msa_mask,
+                                          ff_update update)
+{
+    const ff_kernels *outer = ff_module_enter(ctx, w->c_in);
+    ff_tensor *out = msa_column_global_attention_on_table(ctx, w, msa, msa_mask, update);
+    ctx->kernels = outer;
+    return out;
 }

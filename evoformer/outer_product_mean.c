@@ -153,8 +153,8 @@ static bool outer_shapes(ff_ctx *ctx, const ff_outer_product_mean_layer *w, cons
     return true;
 }
 
-ff_tensor *ff_outer_product_mean(ff_ctx *ctx, const ff_outer_product_mean_layer *w, ff_tensor *msa, ff_tensor *pair,
-                                 ff_tensor *msa_mask, ff_update update)
+static ff_tensor *outer_product_mean_on_table(ff_ctx *ctx, const ff_outer_product_mean_layer *w, ff_tensor *msa, ff_tensor *pair,
+                                              ff_tensor *msa_mask, ff_update update)
 {
     static const char name[] = "outer_product_mean";
     const ff_kernels *k = ctx->kernels;
@@ -184,4 +184,13 @@ ff_tensor *ff_outer_product_mean(ff_ctx *ctx, const ff_outer_product_mean_layer 
     if (recorded)
         ff_tape_add(ctx, name, outer_backward, inputs, 3, &out, 1, kept, KEPT_COUNT, &n, sizeof n);
     return ff_module_end(ctx, pair, out);
+}
+
+ff_tensor *ff_outer_product_mean(ff_ctx *ctx, const ff_outer_product_mean_layer *w, ff_tensor *msa, ff_tensor *pair,
+                                 ff_tensor *msa_mask, ff_update update)
+{
+    const ff_kernels *outer = ff_module_enter(ctx, w->c_z);
+    ff_tensor *out = outer_product_mean_on_table(ctx, w, msa, pair, msa_mask, update);
+    ctx->kernels = outer;
+    return out;
 }

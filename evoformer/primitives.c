@@ -115,7 +115,7 @@ static ff_tensor *linear(ff_ctx *ctx, linear_node n, ff_tensor *x, int ndim, con
     return ff_module_end(ctx, NULL, out);
 }
 
-ff_tensor *ff_linear(ff_ctx *ctx, const ff_linear_layer *w, ff_tensor *x, bool relu)
+static ff_tensor *linear_on_table(ff_ctx *ctx, const ff_linear_layer *w, ff_tensor *x, bool relu)
 {
     if (ctx->status != FF_OK)
         return NULL;
@@ -124,6 +124,14 @@ ff_tensor *ff_linear(ff_ctx *ctx, const ff_linear_layer *w, ff_tensor *x, bool r
     if (x->ndim > 0)
         shape[x->ndim - 1] = w->num_output;
     return linear(ctx, (linear_node){.w = w, .relu = relu}, x, x->ndim, shape);
+}
+
+ff_tensor *ff_linear(ff_ctx *ctx, const ff_linear_layer *w, ff_tensor *x, bool relu)
+{
+    const ff_kernels *outer = ff_module_enter(ctx, w->num_output);
+    ff_tensor *out = linear_on_table(ctx, w, x, relu);
+    ctx->kernels = outer;
+    return out;
 }
 
 /* ---- attention core ---- */
@@ -167,8 +175,8 @@ static void core_backward(ff_ctx *ctx, ff_node *node)
         ff_tensor_release(held[i]);
 }
 
-ff_tensor *ff_attention_core(ff_ctx *ctx, ff_tensor *q, ff_tensor *k, ff_tensor *v, ff_tensor *mask, ff_tensor *bias,
-                             float scale)
+static ff_tensor *attention_core_on_table(ff_ctx *ctx, ff_tensor *q, ff_tensor *k, ff_tensor *v, ff_tensor *mask, ff_tensor *bias,
+                                          float scale)
 {
     const ff_kernels *table = ctx->kernels;
     if (!ff_module_offered(ctx, table->attention_core_forward != NULL, "attention core") ||
@@ -196,6 +204,15 @@ ff_tensor *ff_attention_core(ff_ctx *ctx, ff_tensor *q, ff_tensor *k, ff_tensor 
     if (ff_module_recorded(ctx, false, inputs, 5))
         ff_tape_add(ctx, "attention_core", core_backward, inputs, 5, &out, 1, NULL, 0, &n, sizeof n);
     return ff_module_end(ctx, NULL, out);
+}
+
+ff_tensor *ff_attention_core(ff_ctx *ctx, ff_tensor *q, ff_tensor *k, ff_tensor *v, ff_tensor *mask, ff_tensor *bias,
+                             float scale)
+{
+    const ff_kernels *outer = ff_module_enter(ctx, (q == NULL ? 0 : q->shape[q->ndim - 2] * q->shape[q->ndim - 1]));
+    ff_tensor *out = attention_core_on_table(ctx, q, k, v, mask, bias, scale);
+    ctx->kernels = outer;
+    return out;
 }
 
 /* ---- gate ---- */

@@ -30,6 +30,15 @@ static ff_status bind_block(const ff_binder *b, const ff_template_config *g, ff_
     return ff_bind_transition(b, "pair_transition", &w->pair_transition);
 }
 
+/* Published weights have the first name; the reference's code as it is now makes the second. */
+static const char *stack_scope(const ff_binder *b)
+{
+    static const char state[] = "template_pair_stack/__layer_stack_no_state";
+    static const char per_layer[] = "template_pair_stack/__layer_stack_no_per_layer";
+    const ff_binder probe = ff_binder_enter(b, per_layer), array = ff_binder_enter(&probe, "pair_transition/transition1/bias");
+    return !b->declare && ff_parameters_find(b->parameters, array.scope) != NULL ? per_layer : state;
+}
+
 ff_status ff_single_template_bind(const ff_binder *b, const ff_template_config *g, ff_template_embedder *w)
 {
     *w = (ff_template_embedder){.config = *g};
@@ -43,7 +52,7 @@ ff_status ff_single_template_bind(const ff_binder *b, const ff_template_config *
         return FF_FAIL(b->ctx, FF_ERR_MEM, "out of memory for the template pair stack");
     FF_TRY(ff_bind_linear(b, "embedding2d", &w->embedding2d));
     FF_TRY(ff_bind_layer_norm(b, "output_layer_norm", &w->output_layer_norm));
-    ff_binder stacked = ff_binder_enter(b, "template_pair_stack/__layer_stack_no_state");
+    ff_binder stacked = ff_binder_enter(b, stack_scope(b));
     stacked.num_block = g->num_block;
     for (int64_t i = 0; i < g->num_block; i++) {
         stacked.block = i;
@@ -124,7 +133,7 @@ static void features_backward(ff_ctx *ctx, ff_node *node)
     embed_features(ctx, &n, ff_data(node->outputs[0]->grad), true);
 }
 
-static ff_tensor *embedded_features(ff_ctx *ctx, const ff_template_embedder *w, const ff_template *t)
+static ff_tensor *embedded_features_on_table(ff_ctx *ctx, const ff_template_embedder *w, const ff_template *t)
 {
     if (!ff_module_offered(ctx, ctx->kernels->linear_forward != NULL, "linear"))
         return NULL;
@@ -134,6 +143,14 @@ static ff_tensor *embedded_features(ff_ctx *ctx, const ff_template_embedder *w, 
     if (ff_module_recorded(ctx, w->embedding2d.trained, NULL, 0))
         ff_tape_add(ctx, "template_pair_features", features_backward, NULL, 0, &pair, 1, NULL, 0, &n, sizeof n);
     return ff_module_end(ctx, NULL, pair);
+}
+
+static ff_tensor *embedded_features(ff_ctx *ctx, const ff_template_embedder *w, const ff_template *t)
+{
+    const ff_kernels *outer = ff_module_enter(ctx, w->config.c_t);
+    ff_tensor *out = embedded_features_on_table(ctx, w, t);
+    ctx->kernels = outer;
+    return out;
 }
 
 /* ---- pair stack ---- */
@@ -307,8 +324,8 @@ static void pointwise_backward(ff_ctx *ctx, ff_node *node)
     ff_module_grads_end(&g);
 }
 
-static ff_tensor *pointwise_attention(ff_ctx *ctx, const ff_attention_layer *w, ff_tensor *pair, ff_tensor *templates,
-                                      const float *template_mask, ff_update update)
+static ff_tensor *pointwise_attention_on_table(ff_ctx *ctx, const ff_attention_layer *w, ff_tensor *pair, ff_tensor *templates,
+                                               const float *template_mask, ff_update update)
 {
     static const char name[] = "template_pointwise_attention";
     const ff_kernels *k = ctx->kernels;
@@ -335,6 +352,15 @@ static ff_tensor *pointwise_attention(ff_ctx *ctx, const ff_attention_layer *w, 
     if (recorded)
         ff_tape_add(ctx, name, pointwise_backward, inputs, 2, &out, 1, NULL, 0, &n, sizeof n);
     return ff_module_end(ctx, pair, out);
+}
+
+static ff_tensor *pointwise_attention(ff_ctx *ctx, const ff_attention_layer *w, ff_tensor *pair, ff_tensor *templates,
+                                      const float *template_mask, ff_update update)
+{
+    const ff_kernels *outer = ff_module_enter(ctx, w->c_memory);
+    ff_tensor *out = pointwise_attention_on_table(ctx, w, pair, templates, template_mask, update);
+    ctx->kernels = outer;
+    return out;
 }
 
 ff_tensor *ff_template_embedding(ff_ctx *ctx, const ff_template_embedder *w, ff_tensor *pair,

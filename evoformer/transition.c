@@ -34,8 +34,8 @@ static void transition_backward(ff_ctx *ctx, ff_node *node)
     ff_module_grads_end(&g);
 }
 
-ff_tensor *ff_transition(ff_ctx *ctx, const char *name, const ff_transition_layer *w, ff_tensor *x, ff_update update,
-                         bool unread)
+static ff_tensor *transition_on_table(ff_ctx *ctx, const char *name, const ff_transition_layer *w, ff_tensor *x, ff_update update,
+                                      bool unread)
 {
     const ff_kernels *k = ctx->kernels;
     if (!ff_module_offered(ctx, k->transition_forward != NULL, "transition"))
@@ -61,4 +61,13 @@ ff_tensor *ff_transition(ff_ctx *ctx, const char *name, const ff_transition_laye
     if (recorded)
         ff_tape_add(ctx, name, transition_backward, &x, 1, &out, 1, NULL, 0, &n, sizeof n);
     return ff_module_end(ctx, x, out);
+}
+
+ff_tensor *ff_transition(ff_ctx *ctx, const char *name, const ff_transition_layer *w, ff_tensor *x, ff_update update,
+                         bool unread)
+{
+    const ff_kernels *outer = ff_module_enter(ctx, w->c);
+    ff_tensor *out = transition_on_table(ctx, name, w, x, update, unread);
+    ctx->kernels = outer;
+    return out;
 }

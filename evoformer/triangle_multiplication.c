@@ -426,11 +426,17 @@ static ff_tensor *triangle(ff_ctx *ctx, const char *name, const ff_triangle_mult
 ff_tensor *ff_triangle_multiplication_outgoing(ff_ctx *ctx, const ff_triangle_multiplication_layer *w, ff_tensor *pair,
                                                ff_tensor *pair_mask, ff_update update)
 {
-    return triangle(ctx, "triangle_multiplication_outgoing", w, pair, pair_mask, false, update);
+    const ff_kernels *outer = ff_module_enter(ctx, w->c_z);
+    ff_tensor *out = triangle(ctx, "triangle_multiplication_outgoing", w, pair, pair_mask, false, update);
+    ctx->kernels = outer;
+    return out;
 }
 
 ff_tensor *ff_triangle_multiplication_incoming(ff_ctx *ctx, const ff_triangle_multiplication_layer *w, ff_tensor *pair,
                                                ff_tensor *pair_mask, ff_update update)
 {
-    return triangle(ctx, "triangle_multiplication_incoming", w, pair, pair_mask, true, update);
+    const ff_kernels *outer = ff_module_enter(ctx, w->c_z);
+    ff_tensor *out = triangle(ctx, "triangle_multiplication_incoming", w, pair, pair_mask, true, update);
+    ctx->kernels = outer;
+    return out;
 }

@@ -28,7 +28,8 @@ template <class Source, class Target>
 struct Attention {
     const Source *query, *key, *value;
     int64_t query_batch, query_head, query_row, key_batch, key_head, key_row;
-    Target *out, *ungated; /* ungated: o before the gate, NULL = not wanted */
+    Target *out;
+    float *ungated; /* o before the gate, NULL = not wanted */
     int64_t out_batch, out_head, out_row;
     bool gated; /* out holds the gate when the kernel starts */
     float *lse; /* [batch, num_head, num_query] or NULL */
@@ -274,7 +275,7 @@ __global__ void __launch_bounds__(FF_TILE_THREADS) attend(Attention<Source, Targ
                     continue;
                 const float result = o.value[n][e] * factor;
                 if (a.ungated != nullptr)
-                    a.ungated[row + c] = ff_from_float<Target>(result);
+                    a.ungated[row + c] = result;
                 const float gate = a.gated ? ff_to_float(a.out[row + c]) : 1.0f;
                 a.out[row + c] = ff_from_float<Target>(gate * result);
             }
@@ -498,7 +499,7 @@ void gated_attention_forward(float *out, const float *x, const ff_attention_para
         a.query_head = a.key_head = args->length * c;
         a.query_row = a.key_row = c;
         a.out = operands.gate;
-        a.ungated = static_cast<T *>(kept.output);
+        a.ungated = kept.output;
         a.out_batch = args->length * width;
         a.out_head = c;
         a.out_row = width;

@@ -55,6 +55,7 @@ typedef enum { FF_BACKEND_CPU = 0, FF_BACKEND_EMULATED, FF_BACKEND_CUDA } ff_bac
 
 #define FF_MASKED_LOGIT (-1e9f) /* alphafold/model/modules.py Attention: jnp.where(mask, logits, -1e9) */
 #define FF_LAYER_NORM_EPSILON 1e-5f
+#define FF_NARROW_CHANNELS 128
 
 struct ff_kernels;
 
@@ -119,7 +120,8 @@ typedef struct {
 /* What a forward pass may keep for its backward; any pointer may be NULL, then backward recomputes it. */
 typedef struct {
     float *lse;   /* [batch, num_head, length] log of the softmax sum, with the maximum added */
-    void *output; /* operand [batch, length, num_head * c_hidden]: attention result before the gate */
+    float *output; /* [batch, length, num_head * c_hidden]: attention result before the gate; float32 in every table, as its
+                      rounding would not cancel in the logits' gradients, whose rows sum to zero */
     void *query;  /* operand [batch, num_head, length, c_hidden] scaled by c_hidden^-0.5; query, key, value are kept */
     void *key;    /* operand [batch, num_head, length, c_hidden]                          together or not at all */
     void *value;  /* operand [batch, num_head, length, c_hidden] */
@@ -248,6 +250,9 @@ typedef struct ff_kernels {
     ff_isa isa;
     ff_dtype dtype;
     size_t operand_bytes;
+    const struct ff_kernels *narrow; /* the table for layers of fewer than FF_NARROW_CHANNELS channels: the float32 one of a bf16
+                                        table, as bf16 there costs gradients (5-15 % on 64 channels) and saves little time;
+                                        NULL = this one */
 
     /* y = (x - mean) / sqrt(var + 1e-5) * scale + offset over the last axis, biased variance. In place allowed. */
     void (*layer_norm_forward)(float *y, const float *x, const ff_layer_norm_params *w, int64_t rows, int64_t c);

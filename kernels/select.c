@@ -53,6 +53,8 @@ static void fill_tables(void)
     ff_fill_cpu_##isa_##_##type(t);
     FF_VARIANTS(FF_FILL)
     FF_VARIANTS_X86(FF_FILL)
+    for (int isa = 0; isa < FF_ISA_COUNT; isa++)
+        tables[isa][1].narrow = &tables[isa > FF_ISA_AVX512_ ? FF_ISA_AVX512_ : isa][0];
 }
 
 static const char *const isa_names[FF_ISA_COUNT] = {"plain", "avx2", "avx512", "avx512_bf16", "amx"};

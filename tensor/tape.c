@@ -75,6 +75,7 @@ ff_node *ff_tape_add(ff_ctx *ctx, const char *name, ff_backward_fn backward, ff_
     memset(node, 0, sizeof *node);
     node->name = name;
     node->backward = backward;
+    node->kernels = ctx->kernels;
     for (int i = 0; i < num_inputs; i++)
         node->inputs[i] = ff_tensor_retain(inputs[i]);
     for (int i = 0; i < num_outputs; i++) {
@@ -101,11 +102,14 @@ static bool wanted(const ff_node *node)
 ff_status ff_tape_backward(ff_ctx *ctx)
 {
     ff_tape *tape = ctx->tape;
+    const ff_kernels *kernels = ctx->kernels;
     ctx->tape = NULL; /* backward functions record nothing */
     while (tape->count > 0) {
         ff_node *node = tape->nodes[--tape->count];
+        ctx->kernels = node->kernels;
         if (ctx->status == FF_OK && wanted(node))
             node->backward(ctx, node);
+        ctx->kernels = kernels;
         for (int i = 0; i < FF_NODE_OUTPUTS; i++)
             if (node->outputs[i] != NULL) { /* used up: nothing earlier on the tape adds to it */
                 ff_tensor_release(node->outputs[i]->grad);

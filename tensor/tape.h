@@ -20,6 +20,7 @@ typedef void (*ff_backward_fn)(ff_ctx *ctx, ff_node *node);
 struct ff_node {
     const char *name;
     ff_backward_fn backward;
+    const ff_kernels *kernels;           /* the table the forward ran on; ctx->kernels during backward */
     ff_tensor *inputs[FF_NODE_INPUTS];   /* retained; NULL entries allowed */
     ff_tensor *outputs[FF_NODE_OUTPUTS]; /* retained */
     ff_tensor *kept[FF_NODE_KEPT];       /* retained */

@@ -362,15 +362,17 @@ FF_INLINE void scale_rows(float *x, int64_t n, float factor)
 }
 
 /* o[r, 0..c) = result * inverse (kept without the gate where asked) * sigmoid(gate) */
-FF_INLINE void finish_rows(ff_operand *o, int64_t ld_o, ff_operand *kept, int64_t ld_kept, const float *result,
+FF_INLINE void finish_rows(ff_operand *o, int64_t ld_o, float *kept, int64_t ld_kept, const float *result,
                            const float *inverse, const float *gate, int64_t ld_gate, int64_t rows, int64_t c)
 {
     for (int64_t r = 0; r < rows; r++)
         for (int64_t i = 0; i < c; i += FF_VL) {
             const int64_t n = c - i;
             vf v = tile_load(result + r * c + i, n) * v_set1(inverse[r]);
-            if (kept != NULL)
-                tile_store_operand(kept + r * ld_kept + i, v, n);
+            if (kept != NULL && n >= FF_VL)
+                v_store(kept + r * ld_kept + i, v);
+            else if (kept != NULL)
+                v_store_n(kept + r * ld_kept + i, v, n);
             if (gate != NULL)
                 v *= v_sigmoid(tile_load(gate + r * ld_gate + i, n));
             tile_store_operand(o + r * ld_o + i, v, n);
@@ -436,7 +438,7 @@ static void gated_row(gated_scratch *s, const float *x, const ff_attention_param
                        keep == NULL || keep->lse == NULL ? NULL : keep->lse + (b * a->num_head + head) * L + q0);
             finish_rows(s->o + q0 * mm_lda(hc) + head * c, mm_lda(hc),
                         keep == NULL || keep->output == NULL ? NULL
-                                                             : (ff_operand *)keep->output + (b * L + q0) * hc + head * c,
+                                                             : keep->output + (b * L + q0) * hc + head * c,
                         hc, s->head.result, inverse,
                         w->gating_w == NULL ? NULL : s->p[3] + q0 * gc + in_group * c, gc, rows, c);
         }
@@ -703,7 +705,8 @@ static void group_backward(gated_backward_scratch *s, const ff_attention_params 
             unkeep_rows(s->f.p[2] + i * c, gc, kept->value, at * c, c, L, c);
         }
         if (have_output) {
-            unkeep_rows(s->result, c, kept->output, b * L * hc + head * c, hc, L, c);
+            for (int64_t l = 0; l < L; l++)
+                memcpy(s->result + l * c, kept->output + (b * L + l) * hc + head * c, (size_t)c * sizeof(float));
             for (int64_t l = 0; l < L; l++)
                 s->minus_lse[l] = kept->lse[at + l];
         } else {
