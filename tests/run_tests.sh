@@ -109,8 +109,9 @@ fi
 
 if [ -x "$BUILD/bin/mpi_tests" ] && command -v mpirun >/dev/null 2>&1; then
     for n in 1 2 3 4; do
-        step "collectives, $n ranks" env OMP_NUM_THREADS=1 mpirun -np $n "$BUILD/bin/mpi_tests"
+        step "collectives, $n ranks" env OMP_NUM_THREADS=1 timeout 300 mpirun -np $n "$BUILD/bin/mpi_tests"
     done
+    step "a failing rank ends all, 3 ranks" env OMP_NUM_THREADS=1 timeout 60 mpirun -np 3 "$BUILD/bin/mpi_tests" --fail
 fi
 if command -v mpirun >/dev/null 2>&1; then
     for n in 2 3; do
