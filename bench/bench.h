@@ -80,9 +80,9 @@ double bench_now(void);
 
 /**
  * Set up an operation, warm it up, and time `repeat` runs of the pass, each after a run of the GEMM peak and of the memory
- * copy (best of them, at least five).
+ * copy (best of them, at least five; none when `quick`).
  */
-ff_status bench_measure(bench_run *run, int64_t repeat, bench_result *result);
+ff_status bench_measure(bench_run *run, int64_t repeat, bool quick, bench_result *result);
 
 /** Run the pass in plan mode and print what it costs, operation by operation. Modules only. */
 ff_status bench_plan(bench_run *run, bool json);

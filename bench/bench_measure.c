@@ -83,7 +83,8 @@ static void peaks_run(machine_peaks *p)
 
 static void peaks_end(machine_peaks *p)
 {
-    ff_gemm_peak_free(p->gemm);
+    if (p->gemm != NULL)
+        ff_gemm_peak_free(p->gemm);
     free(p->from);
     free(p->to);
     p->gemm = p->from = p->to = NULL;
@@ -218,7 +219,7 @@ static ff_status predict(bench_run *run, bench_result *result)
 
 /* ---- the loop ---- */
 
-static ff_status time_passes(bench_run *run, int64_t repeat, bench_result *result)
+static ff_status time_passes(bench_run *run, int64_t repeat, bool quick, bench_result *result)
 {
     ff_ctx *ctx = run->ctx;
     ff_status status = FF_OK;
@@ -228,14 +229,16 @@ static ff_status time_passes(bench_run *run, int64_t repeat, bench_result *resul
         status = FF_FAIL(ctx, FF_ERR_MEM, "out of memory");
         goto done;
     }
-    FF_TRY_DONE(peaks_begin(ctx, &peaks, run->k->dtype));
+    if (!quick)
+        FF_TRY_DONE(peaks_begin(ctx, &peaks, run->k->dtype));
     run_pass(run); /* warms the pool and the caches */
     ff_pool_reset_peak(ctx->pool);
     for (int64_t i = 0; i < repeat && ctx->status == FF_OK; i++) {
-        peaks_run(&peaks);
+        if (!quick)
+            peaks_run(&peaks);
         seconds[i] = run_pass(run);
     }
-    while (peaks.runs < LEAST_PEAK_RUNS)
+    while (!quick && peaks.runs < LEAST_PEAK_RUNS)
         peaks_run(&peaks);
     FF_TRY_DONE(ctx->status);
     result->peak_bytes = ff_pool_get_stats(ctx->pool).peak;
@@ -250,14 +253,14 @@ done:
     return status;
 }
 
-ff_status bench_measure(bench_run *run, int64_t repeat, bench_result *result)
+ff_status bench_measure(bench_run *run, int64_t repeat, bool quick, bench_result *result)
 {
     ff_ctx *ctx = run->ctx;
     *result = (bench_result){0};
     ff_status status = FF_OK;
     FF_TRY_DONE(run->op->set_up(run));
     set_costs(run, result);
-    FF_TRY_DONE(time_passes(run, repeat, result));
+    FF_TRY_DONE(time_passes(run, repeat, quick, result));
     ff_pool_trim(ctx->pool); /* a pass from a cold pool is what the process needs at most */
     reset_resident_peak();
     run_pass(run);

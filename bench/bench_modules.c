@@ -88,7 +88,7 @@ static cost cost_of(module_kind kind, const bench_sizes *z, double e)
     case ROW_ATTENTION:
         return (cost){655360 * s + 2048 * a + 1024 * num_seq * a, s * (4 * 512 + e * 1536) + 4 * 144 * a};
     case COLUMN_ATTENTION: return (cost){655360 * s + 1024 * num_seq * s, s * (4 * 512 + e * 1536)};
-    case COLUMN_GLOBAL_ATTENTION: return (cost){18688 * x, x * (4 * 128 + e * 32)}; /* one key and value head */
+    case COLUMN_GLOBAL_ATTENTION: return (cost){18688 * x + 8192 * num_res, x * (4 * 128 + e * 32)}; /* one query a column */
     case MSA_TRANSITION: return (cost){1048576 * s, 4 * 512 * s};
     case OUTER_PRODUCT_MEAN:
         return (cost){32768 * s + 2048 * num_seq * a + 262144 * a, 4 * 256 * s + 4 * 256 * a};

@@ -20,7 +20,7 @@
 typedef struct {
     int64_t num_seq, num_res, num_extra, num_templ, blocks, threads, repeat;
     int pass, dtype, backend, isa, keep;
-    bool checkpoint, plan, json;
+    bool checkpoint, plan, quick, json;
 } bench_options;
 
 enum { PASS_EACH = BENCH_BOTH + 1, KEEP_INPUTS = 0 };
@@ -39,6 +39,8 @@ static const ff_option option_table[] = {
      "stacks keep the inputs of their blocks only"},
     {"repeat", FF_OPTION_INT64, offsetof(bench_options, repeat), "5", "1..1000", "What",
      "timed runs; median and least are reported"},
+    {"quick", FF_OPTION_FLAG, offsetof(bench_options, quick), NULL, NULL, "What",
+     "do not measure the machine's own peaks"},
     {"plan", FF_OPTION_FLAG, offsetof(bench_options, plan), NULL, NULL, "What",
      "compute nothing: print FLOP, bytes and peak memory of each operation"},
     {"dtype", FF_OPTION_ENUM, offsetof(bench_options, dtype), "f32", "f32|bf16", "Machine",
@@ -134,8 +136,12 @@ static void print_row(const bench_run *run, const bench_result *r)
         printf("%9.1f %5.1f%% ", gflops, 100 * gflops / r->gemm_peak_gflops);
     else
         printf("%9s %6s ", "-", "-");
-    printf("%8.1f %5.1f%% %9.1f %9.1f\n", gbytes, 100 * gbytes / r->memory_bandwidth, (double)r->peak_bytes * 1e-6,
-           (double)r->peak_resident_bytes * 1e-6);
+    printf("%8.1f ", gbytes);
+    if (r->memory_bandwidth > 0)
+        printf("%5.1f%% ", 100 * gbytes / r->memory_bandwidth);
+    else
+        printf("%6s ", "-");
+    printf("%9.1f %9.1f\n", (double)r->peak_bytes * 1e-6, (double)r->peak_resident_bytes * 1e-6);
 }
 
 /* ---- running ---- */
@@ -155,7 +161,7 @@ static ff_status run_pass(ff_ctx *ctx, const bench_options *o, const bench_op *o
         return bench_plan(&run, o->json);
     }
     bench_result result;
-    FF_TRY(bench_measure(&run, o->repeat, &result));
+    FF_TRY(bench_measure(&run, o->repeat, o->quick, &result));
     if (o->json)
         print_json(&run, &result);
     else
