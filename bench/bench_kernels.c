@@ -393,7 +393,7 @@ static ff_status gated_attention_set_up(bench_run *run)
     }
     if (run->pass != BENCH_INFERENCE && !run->sizes.keep_inputs)
         s->kept = (ff_gated_attention_kept){.lse = take(run, a.batch * a.num_head * a.length, 0),
-                                            .output = take_operand(run, hidden, 0),
+                                            .output = take(run, hidden, 0),
                                             .query = take_operand(run, hidden, 0),
                                             .key = take_operand(run, hidden, 0),
                                             .value = take_operand(run, hidden, 0)};
