@@ -56,16 +56,35 @@ fi
 
 step "unit tests" "$BUILD/bin/tests"
 
+# Whether golden_check can run with these options: it then prints what it runs on, before any case. Right or wrong numbers
+# are for the steps to find.
+offers()
+{
+    line=$1
+    shift
+    "$golden" "$@" --only primitives/linear_tiny tests/golden/primitives.h5 2>/dev/null | head -n 1 | grep -q "$line"
+}
+
+# A judge that passes everything would be of no use.
+wrong_numbers_fail()
+{
+    "$golden" --tolerance-forward 1e-12 --tolerance-gradient 1e-12 tests/golden/transition.h5 >/dev/null 2>&1 && return 1
+    "$golden" tests/golden/missing.h5 >/dev/null 2>&1 && return 1
+    "$golden" --only no_such_family tests/golden >/dev/null 2>&1 && return 1
+    "$golden" >/dev/null 2>&1
+    [ $? -eq 2 ] || return 1
+    echo "4 passed, 0 failed"
+}
+step "golden_check fails where it should" wrong_numbers_fail
+
 # instruction sets this machine has, worst to best
-best=$("$golden" --isa best --only none/none tests/golden 2>/dev/null | sed -n 's/.*isa \([a-z0-9_]*\).*/\1/p' | head -n 1)
 isas=plain
 for isa in avx2 avx512; do
-    "$golden" --isa $isa --only primitives/linear_tiny tests/golden/primitives.h5 >/dev/null 2>&1 && isas="$isas $isa"
+    offers "isa $isa," --isa $isa && isas="$isas $isa"
 done
 bf16_isas=$isas
 for isa in avx512_bf16 amx; do
-    "$golden" --isa $isa --dtype bf16 --only primitives/linear_tiny tests/golden/primitives.h5 >/dev/null 2>&1 &&
-        bf16_isas="$bf16_isas $isa"
+    offers "isa $isa," --isa $isa --dtype bf16 && bf16_isas="$bf16_isas $isa"
 done
 
 for isa in $isas; do
@@ -76,7 +95,7 @@ for isa in $bf16_isas; do
 done
 step "golden tests/golden f32 one thread" "$golden" --threads 1 tests/golden
 [ -z "${SAN:-}" ] && step "golden tests/golden f32 three threads" "$golden" --threads 3 tests/golden
-if "$golden" --backend emulated --only primitives/layer_norm_tiny tests/golden/primitives.h5 >/dev/null 2>&1; then
+if offers "backend emulated," --backend emulated; then
     for dtype in f32 bf16; do
         step "golden tests/golden emulated $dtype" "$golden" --backend emulated --dtype $dtype --skip-unknown tests/golden
     done
@@ -107,6 +126,12 @@ if [ -d $shared ] && [ -z "${SAN:-}" ]; then
     fi
 fi
 
+for dtype in f32 bf16; do
+    step "every operation of fastfold-bench, $dtype" sh tests/bench_smoke.sh "$BUILD/bin/fastfold-bench" --dtype $dtype
+done
+step "every operation of fastfold-bench, inputs kept only" sh tests/bench_smoke.sh "$BUILD/bin/fastfold-bench" \
+    --keep inputs --checkpoint
+
 if [ -x "$BUILD/bin/mpi_tests" ] && command -v mpirun >/dev/null 2>&1; then
     for n in 1 2 3 4; do
         step "collectives, $n ranks" env OMP_NUM_THREADS=1 timeout 300 mpirun -np $n "$BUILD/bin/mpi_tests"
@@ -115,8 +140,8 @@ if [ -x "$BUILD/bin/mpi_tests" ] && command -v mpirun >/dev/null 2>&1; then
 fi
 if command -v mpirun >/dev/null 2>&1; then
     for n in 2 3; do
-        step "golden blocks and stacks under DAP $n" env OMP_NUM_THREADS=1 mpirun -np $n "$golden" --threads 1 --dap $n \
-            tests/golden/evoformer_block.h5 tests/golden/evoformer_stack.h5
+        step "golden tests/golden under DAP $n" env OMP_NUM_THREADS=1 timeout 600 mpirun -np $n "$golden" --threads 1 \
+            --dap $n tests/golden
     done
 fi
 finish
