@@ -67,6 +67,7 @@ extern const int bench_num_module_ops;
 typedef struct {
     double seconds_median, seconds_min;
     double gemm_peak_gflops;      /* 0 = no GEMM library */
+    double gemm_peak_spread;      /* best over worst of the GEMM runs: far above 1 on a machine others use too */
     double memory_bandwidth;      /* GB/s */
     double flop, minimal_bytes;   /* of the measured pass */
     size_t peak_bytes;            /* pool high-water mark of a pass, with its inputs */

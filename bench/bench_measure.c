@@ -43,7 +43,8 @@ typedef struct {
     ff_dtype dtype;
     void *gemm;
     char *from, *to; /* [COPY_BYTES] */
-    double gflops, bandwidth;
+    double gflops, bandwidth; /* best */
+    double least_gflops;
     int64_t runs;
 } machine_peaks;
 
@@ -76,7 +77,9 @@ static ff_status peaks_begin(ff_ctx *ctx, machine_peaks *p, ff_dtype dtype)
 
 static void peaks_run(machine_peaks *p)
 {
-    p->gflops = fmax(p->gflops, ff_gemm_peak(p->dtype, &p->gemm));
+    const double gflops = ff_gemm_peak(p->dtype, &p->gemm);
+    p->gflops = fmax(p->gflops, gflops);
+    p->least_gflops = p->runs == 0 ? gflops : fmin(p->least_gflops, gflops);
     p->bandwidth = fmax(p->bandwidth, 2e-9 * COPY_BYTES / copy_seconds(p->to, p->from));
     p->runs++;
 }
@@ -246,6 +249,7 @@ static ff_status time_passes(bench_run *run, int64_t repeat, bool quick, bench_r
     result->seconds_min = seconds[0];
     result->seconds_median = 0.5 * (seconds[(repeat - 1) / 2] + seconds[repeat / 2]);
     result->gemm_peak_gflops = peaks.gflops;
+    result->gemm_peak_spread = peaks.least_gflops > 0 ? peaks.gflops / peaks.least_gflops : 0;
     result->memory_bandwidth = peaks.bandwidth;
 done:
     peaks_end(&peaks);

@@ -2,6 +2,7 @@
  *
  *     fastfold-bench                        the Evoformer block, each pass
  *     fastfold-bench list                   what can be measured
+ *     fastfold-bench modules kernels        all of it
  *     fastfold-bench evoformer_block triangle_attention_starting_node --pass inference --num-res 512 --json */
 #include <stdio.h>
 #include <string.h>
@@ -56,8 +57,11 @@ static const ff_option option_table[] = {
 static const ff_program program = {
     "fastfold-bench", "[list | OP...] [options]",
     "Measures kernels, modules, blocks and stacks of the Evoformer, and this machine's GEMM and memory peaks in between.\n"
-    "Without OP: evoformer_block.",
+    "Without OP: evoformer_block. `kernels` and `modules` stand for all of them.",
     option_table};
+
+/* GEMM runs that differ by more than this say that the machine is busy: fractions of the peak are then worth little. */
+static const double NOISY_SPREAD = 1.25;
 
 static const char *const pass_names[] = {"inference", "forward", "backward", "both"};
 
@@ -72,6 +76,12 @@ static const bench_op *find_op(const char *name)
         if (strcmp(bench_module_ops[i].name, name) == 0)
             return &bench_module_ops[i];
     return NULL;
+}
+
+/* "kernels" and "modules" stand for all of them. */
+static const bench_op *find_group(const char *name)
+{
+    return strcmp(name, "kernels") == 0 ? bench_kernel_ops : strcmp(name, "modules") == 0 ? bench_module_ops : NULL;
 }
 
 static void print_list(void)
@@ -109,9 +119,9 @@ static void print_json(const bench_run *run, const bench_result *r)
            dtype_name(run->k->dtype), run->k->name, ff_isa_name(run->k->isa), num_threads(),
            run->sizes.keep_inputs ? "inputs" : "all", run->sizes.checkpoint ? "true" : "false");
     printf("\"seconds_median\": %.6g, \"seconds_min\": %.6g, \"flop\": %.6g, \"gflops\": %.5g, "
-           "\"gemm_peak_gflops\": %.5g, \"fraction_of_peak\": %.4g, ",
+           "\"gemm_peak_gflops\": %.5g, \"gemm_peak_spread\": %.4g, \"fraction_of_peak\": %.4g, ",
            r->seconds_median, r->seconds_min, r->flop, gflops, r->gemm_peak_gflops,
-           r->gemm_peak_gflops > 0 ? gflops / r->gemm_peak_gflops : 0);
+           r->gemm_peak_spread, r->gemm_peak_gflops > 0 ? gflops / r->gemm_peak_gflops : 0);
     printf("\"gbytes_per_second\": %.5g, \"memory_bandwidth\": %.5g, \"minimal_bytes\": %.6g, \"peak_bytes\": %zu, "
            "\"predicted_peak_bytes\": %zu, \"predicted_flop\": %.6g, \"peak_resident_bytes\": %zu}\n",
            r->minimal_bytes / r->seconds_median * 1e-9, r->memory_bandwidth, r->minimal_bytes, r->peak_bytes,
@@ -141,7 +151,8 @@ static void print_row(const bench_run *run, const bench_result *r)
         printf("%5.1f%% ", 100 * gbytes / r->memory_bandwidth);
     else
         printf("%6s ", "-");
-    printf("%9.1f %9.1f\n", (double)r->peak_bytes * 1e-6, (double)r->peak_resident_bytes * 1e-6);
+    printf("%9.1f %9.1f%s\n", (double)r->peak_bytes * 1e-6, (double)r->peak_resident_bytes * 1e-6,
+           r->gemm_peak_spread > NOISY_SPREAD ? "  noisy" : "");
 }
 
 /* ---- running ---- */
@@ -206,8 +217,12 @@ static ff_status run_all(ff_ctx *ctx, const bench_options *o, char **names, int 
     if (!o->json && !o->plan)
         print_table_head(&(bench_run){.k = ctx->kernels, .sizes = {.num_seq = o->num_seq, .num_res = o->num_res,
                                                                    .num_extra = o->num_extra}});
-    for (int i = 0; i < count; i++)
-        FF_TRY(run_op(ctx, o, find_op(names[i])));
+    for (int i = 0; i < count; i++) {
+        const bench_op *ops = find_group(names[i]);
+        const int num_ops = ops == NULL ? 1 : ops == bench_kernel_ops ? bench_num_kernel_ops : bench_num_module_ops;
+        for (int k = 0; k < num_ops; k++)
+            FF_TRY(run_op(ctx, o, ops == NULL ? find_op(names[i]) : &ops[k]));
+    }
     return FF_OK;
 }
 
@@ -230,7 +245,7 @@ int main(int argc, char **argv)
         return 0;
     }
     for (int i = 0; i < args.num_positional; i++)
-        if (find_op(args.positional[i]) == NULL) {
+        if (find_op(args.positional[i]) == NULL && find_group(args.positional[i]) == NULL) {
             fprintf(stderr, "%s: no operation %s; `%s list` names them\n", program.name, args.positional[i],
                     program.name);
             return 2;
