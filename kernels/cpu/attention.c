@@ -47,6 +47,13 @@ FF_INLINE void head_tile(int kind, int rows, int64_t steps, const ff_operand *A,
             acc[r][v] = kind != KIND_GRAD_LOGITS && io->bias != NULL
                             ? load_part(io->bias + r * io->ld_bias + column + v * FF_VL, n - v * FF_VL)
                             : v_zero();
+    /* the next tile's bias, strips of 128 bytes a row that no hardware stream follows */
+    const float *ahead = kind == KIND_GRAD_LOGITS ? io->grad_bias : io->bias;
+    if (ahead != NULL && n > FF_NR)
+#pragma GCC unroll 16
+        for (int r = 0; r < rows; r++)
+            for (int v = 0; v < 2 * FF_VL; v += 16)
+                __builtin_prefetch(ahead + r * io->ld_bias + column + FF_NR + v, kind == KIND_GRAD_LOGITS, 3);
     mm_tile_sum(rows, 2, steps, A, sa, Bp, acc);
 #pragma GCC unroll 16
     for (int r = 0; r < rows; r++)
@@ -174,6 +181,9 @@ static void head_block(const head_input *h, head_scratch *s, int64_t q0, int64_t
                         .out = s->logits,
                         .ld_out = s->ld};
     const int64_t steps = (h->c + FF_KP - 1) / FF_KP;
+    if (h->bias != NULL && q0 + 2 * rows <= h->num_query) /* the first strips of the next block; this one's are on their way */
+        for (int64_t r = rows; r < 2 * rows; r++)
+            __builtin_prefetch(h->bias + (q0 + r) * h->num_key, 0, 3);
     logits_rows(rows, steps, h->q + q0 * h->ld_q, h->ld_q, h->k_t, h->num_key, &io);
     for (int64_t r = 0; r < rows; r++) {
         const float m = v_hmax(top[r]);

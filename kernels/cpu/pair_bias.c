@@ -68,29 +68,6 @@ static void bias_fold(const bias_scratch *s, const ff_pair_bias_params *w, const
     }
 }
 
-/* d of one vector of channels; beyond the row 0 */
-FF_INLINE vf bias_load(const float *x, int64_t k, int64_t c, vf first)
-{
-    if (k + FF_VL <= c)
-        return v_load(x + k) - first;
-    float mask[FF_VL];
-    for (int64_t i = 0; i < FF_VL; i++)
-        mask[i] = k + i < c ? 1.0f : 0.0f;
-    return (v_load_n(x + k, c - k) - first) * v_load(mask);
-}
-
-/* Lane r of the result is the sum of v[r]'s lanes. */
-FF_INLINE vf bias_lane_sums(vf v[FF_VL])
-{
-    v_transpose(v);
-#pragma GCC unroll 5
-    for (int step = FF_VL / 2; step > 0; step /= 2)
-#pragma GCC unroll 8
-        for (int i = 0; i < step; i++)
-            v[i] += v[i + step];
-    return v[0];
-}
-
 /* Prefetch channels [from, to) of a row, given as lines; `other` (NULL = none) is a second array of the same layout. */
 FF_INLINE void bias_prefetch_row(const char *row, const char *other, int64_t from, int64_t to)
 {
@@ -113,33 +90,11 @@ static void bias_block(const bias_scratch *s, const float *x, int64_t stride, in
     for (int r = 0; r < FF_VL; r++)
         row[r] = x + (r < n ? r : n - 1) * stride;
     for (int r = 0; r < FF_VL; r++) {
-        const vf first = v_set1(row[r][0]);
         bias_prefetch_row(ahead + r * step, ahead2 == NULL ? NULL : ahead2 + r * step, 0, half);
-        vf s0 = v_zero(), s1 = v_zero(), q0 = v_zero(), q1 = v_zero();
-        int64_t k = 0;
-        for (; k + 2 * FF_VL <= c; k += 2 * FF_VL) {
-            const vf d0 = v_load(row[r] + k) - first, d1 = v_load(row[r] + k + FF_VL) - first;
-            s0 += d0;
-            s1 += d1;
-            q0 = v_fma(d0, d0, q0);
-            q1 = v_fma(d1, d1, q1);
-        }
-        for (; k < c; k += FF_VL) {
-            const vf d = bias_load(row[r], k, c, first);
-            s0 += d;
-            q0 = v_fma(d, d, q0);
-        }
-        sum[r] = s0 + s1;
-        square[r] = q0 + q1;
+        rt_row_sums(row[r], c, &sum[r], &square[r]);
     }
-    const vf inverse = v_set1(1.0f / (float)c), m = bias_lane_sums(sum) * inverse;
-    const vf var = bias_lane_sums(square) * inverse - m * m;
-    float root[FF_VL];
-    v_store(root, v_max(var, v_zero()) + v_set1(FF_LAYER_NORM_EPSILON));
-    for (int r = 0; r < FF_VL; r++)
-        root[r] = 1.0f / sqrtf(root[r]);
-    *mean = m;
-    *rstd = v_load(root);
+    rt_finish_statistics(sum, square, c, mean, rstd);
+    const vf m = *mean;
 
     for (int64_t h = 0; h < heads; h += GROUP) {
         const float *w = s->w + h * cp;
@@ -164,12 +119,12 @@ static void bias_block(const bias_scratch *s, const float *x, int64_t stride, in
                 }
             if (k < c)
                 for (int q = 0; q < SUB; q++) {
-                    const vf d = bias_load(row[r + q], k, c, first[q]);
+                    const vf d = rt_load_shifted(row[r + q], k, c, first[q]);
                     for (int e = 0; e < GROUP; e++)
                         acc[e * SUB + q] = v_fma(d, v_load(w + e * cp + k), acc[e * SUB + q]);
                 }
             float lanes[FF_VL];
-            v_store(lanes, bias_lane_sums(acc));
+            v_store(lanes, rt_lane_sums(acc));
             for (int e = 0; e < GROUP; e++)
                 memcpy(s->dot + (h + e) * FF_VL + r, lanes + e * SUB, SUB * sizeof(float));
         }

@@ -189,6 +189,80 @@ FF_INLINE void rt_stream_end(void)
     _mm_sfence();
 #endif
 }
+/* ---- layer norm statistics of FF_VL rows at a time ---- */
+
+/** Lane r of the result is the sum of v[r]'s lanes. */
+FF_INLINE vf rt_lane_sums(vf v[FF_VL])
+{
+    v_transpose(v);
+#pragma GCC unroll 5
+    for (int step = FF_VL / 2; step > 0; step /= 2)
+#pragma GCC unroll 8
+        for (int i = 0; i < step; i++)
+            v[i] += v[i + step];
+    return v[0];
+}
+/** x[k ..] - first for one vector of channels; 0 beyond channel c. */
+FF_INLINE vf rt_load_shifted(const float *x, int64_t k, int64_t c, vf first)
+{
+    if (k + FF_VL <= c)
+        return v_load(x + k) - first;
+    float mask[FF_VL];
+    for (int64_t i = 0; i < FF_VL; i++)
+        mask[i] = k + i < c ? 1.0f : 0.0f;
+    return (v_load_n(x + k, c - k) - first) * v_load(mask);
+}
+/** Sums of d and d^2, d = x - x[0] (so that what a row's channels have in common costs no precision). */
+FF_INLINE void rt_row_sums(const float *x, int64_t c, vf *sum, vf *square)
+{
+    const vf first = v_set1(x[0]);
+    vf s0 = v_zero(), s1 = v_zero(), q0 = v_zero(), q1 = v_zero();
+    int64_t k = 0;
+    for (; k + 2 * FF_VL <= c; k += 2 * FF_VL) {
+        const vf d0 = v_load(x + k) - first, d1 = v_load(x + k + FF_VL) - first;
+        s0 += d0;
+        s1 += d1;
+        q0 = v_fma(d0, d0, q0);
+        q1 = v_fma(d1, d1, q1);
+    }
+    for (; k < c; k += FF_VL) {
+        const vf d = rt_load_shifted(x, k, c, first);
+        s0 += d;
+        q0 = v_fma(d, d, q0);
+    }
+    *sum = s0 + s1;
+    *square = q0 + q1;
+}
+/** From the sums of rt_row_sums, one row a vector: mean - x[0] and 1 / sqrt(var + epsilon), one row a lane. */
+FF_INLINE void rt_finish_statistics(vf sum[FF_VL], vf square[FF_VL], int64_t c, vf *mean, vf *rstd)
+{
+    const vf inverse = v_set1(1.0f / (float)c), m = rt_lane_sums(sum) * inverse;
+    const vf v = v_max(rt_lane_sums(square) * inverse - m * m, v_zero()) + v_set1(FF_LAYER_NORM_EPSILON);
+    *mean = m;
+#if FF_SIMD_512
+    *rstd = v_set1(1.0f) / (vf)_mm512_sqrt_ps((__m512)v);
+#elif FF_SIMD_256
+    *rstd = v_set1(1.0f) / (vf)_mm256_sqrt_ps((__m256)v);
+#else
+    vf r;
+    for (int i = 0; i < FF_VL; i++)
+        r[i] = 1.0f / sqrtf(v[i]);
+    *rstd = r;
+#endif
+}
+/** Mean and 1 / sqrt(var + epsilon) of FF_VL rows, one row a lane. */
+FF_INLINE void rt_statistics(const float *const row[FF_VL], int64_t c, vf *mean, vf *rstd)
+{
+    vf sum[FF_VL], square[FF_VL];
+    float first[FF_VL];
+    for (int r = 0; r < FF_VL; r++) {
+        rt_row_sums(row[r], c, &sum[r], &square[r]);
+        first[r] = row[r][0];
+    }
+    rt_finish_statistics(sum, square, c, mean, rstd);
+    *mean += v_load(first);
+}
+
 FF_INLINE int rt_aligned(const void *p) { return ((uintptr_t)p & 63) == 0; }
 
 #endif

@@ -91,29 +91,76 @@ static inline void prefetch_some(unit_ahead *u)
     }
 }
 
+/* Pointers to FF_VL rows from position r; beyond n the last one again. */
+FF_INLINE void point_rows(const float *row[FF_VL], const float *x, const int64_t *offset, int64_t r, int64_t n)
+{
+    for (int i = 0; i < FF_VL; i++)
+        row[i] = x + offset[r + i < n ? r + i : n - 1];
+}
+
 /* xh = (x - mean) rstd of n rows as operands into rows, as floats into copy (NULL = not wanted; in float32 tables only
- * rows is used); rows n .. room - 1 become zero. Pad columns of the buffers stay as they are. */
+ * rows is used); rows n .. room - 1 become zero. Pad columns of the buffers stay as they are. rstd [room] may be NULL. */
 static void normalise_rows(ff_operand *rows, float *copy, float *rstd, int64_t ld, const float *x, const int64_t *offset,
                            int64_t n, int64_t room, int64_t c)
 {
-    for (int64_t r = 0; r < n; r++) {
-        const float *row = x + offset[r];
-        float mean, s;
-        tile_statistics(row, c, &mean, &s);
+    for (int64_t r0 = 0; r0 < n; r0 += FF_VL) {
+        const float *row[FF_VL];
+        float mean[FF_VL], scale[FF_VL];
+        vf m, s;
+        point_rows(row, x, offset, r0, n);
+        rt_statistics(row, c, &m, &s);
+        v_store(mean, m);
+        v_store(scale, s);
         if (rstd != NULL)
-            rstd[r] = s;
-        const vf vm = v_set1(mean), vs = v_set1(s);
-        for (int64_t k = 0; k < c; k += FF_VL) {
-            const vf v = (tile_load(row + k, c - k) - vm) * vs;
-            rt_store_operand(rows + r * ld + k, v, c - k);
-            if (FF_BF16 && copy != NULL)
-                rt_store(copy + r * ld + k, v, c - k);
+            v_store(rstd + r0, s);
+        for (int64_t r = 0; r < FF_VL && r0 + r < n; r++) {
+            const vf vm = v_set1(mean[r]), vs = v_set1(scale[r]);
+            for (int64_t k = 0; k < c; k += FF_VL) {
+                const vf v = (tile_load(row[r] + k, c - k) - vm) * vs;
+                rt_store_operand(rows + (r0 + r) * ld + k, v, c - k);
+                if (FF_BF16 && copy != NULL)
+                    rt_store(copy + (r0 + r) * ld + k, v, c - k);
+            }
         }
     }
     for (int64_t r = n; r < room; r++) {
         memset(rows + r * ld, 0, (size_t)c * sizeof *rows);
         if (FF_BF16 && copy != NULL)
             memset(copy + r * ld, 0, (size_t)c * sizeof *copy);
+    }
+}
+
+/* The same, transposed, as right operand panels [panel][k][FF_NR] of n positions; the last panel's other columns repeat
+ * the last position. */
+static void normalise_panels(ff_operand *panels, const float *x, const int64_t *offset, int64_t n, int64_t c)
+{
+    const int64_t kp = mm_round_up(c, FF_KP);
+    for (int64_t r = 0; r < mm_round_up(n, FF_NR); r += FF_VL) {
+        const float *row[FF_VL];
+        vf mean, scale, b[FF_VL + 1];
+        ff_operand *out = panels + r / FF_NR * FF_NR * kp + r % FF_NR * FF_KP;
+        point_rows(row, x, offset, r, n);
+        rt_statistics(row, c, &mean, &scale);
+        b[FF_VL] = v_zero();
+        for (int64_t k0 = 0; k0 < c; k0 += FF_VL, out += FF_VL * FF_NR) {
+            const int64_t nk = c - k0 < FF_VL ? c - k0 : FF_VL;
+#pragma GCC unroll 16
+            for (int i = 0; i < FF_VL; i++)
+                b[i] = tile_load(row[i] + k0, nk);
+            v_transpose(b);
+#pragma GCC unroll 16
+            for (int k = 0; k < FF_VL; k++)
+                b[k] = (b[k] - mean) * scale;
+            if (nk < FF_VL)
+                b[nk] = v_zero();
+#if FF_BF16
+            for (int k = 0; k < nk; k += 2)
+                vi_store(out + k * FF_NR, v_bf16_pair(b[k], b[k + 1]));
+#else
+            for (int k = 0; k < nk; k++)
+                v_store(out + k * FF_NR, b[k]);
+#endif
+        }
     }
 }
 
@@ -261,8 +308,7 @@ static void accumulate(float *G, int64_t ldg, const ff_operand *X, int64_t ldx, 
 typedef struct {
     float *folded, *bias;         /* [c_z, 4 ch], [4 ch] */
     ff_operand *left_tiles;       /* [tile][k][FF_MR] */
-    ff_operand *rows, *panels;    /* of a thread: [PROJECT_P][ld], [panel][k][FF_NR] */
-    size_t thread_bytes;
+    ff_operand *panels;           /* of a thread: [panel][k][FF_NR] */
 } project_scratch;
 
 static size_t project_layout(project_scratch *s, const tri_args *a, void *base, int thread)
@@ -276,7 +322,6 @@ static size_t project_layout(project_scratch *s, const tri_args *a, void *base, 
     for (int pass = 0; pass < 2; pass++) {
         if (pass == 1)
             own = tile_own(&shared, thread, own.used);
-        s->rows = (ff_operand *)(void *)tile_floats(&own, PROJECT_P * row_ld(a->c_z));
         s->panels = tile_operands(&own, PROJECT_P * kp);
     }
     return shared.used;
@@ -294,7 +339,7 @@ static void project_forward(void *left_, void *right_, const float *pair, const 
 {
     ff_operand *left = left_, *right = right_;
     const int64_t P = args->num_i * args->num_j, c_z = args->c_z, ch = args->c_hidden, nc = 2 * ch;
-    const int64_t tiles = (nc + HALF - 1) / HALF, kp = mm_round_up(c_z, FF_KP), steps = kp / FF_KP, ld = row_ld(c_z);
+    const int64_t tiles = (nc + HALF - 1) / HALF, kp = mm_round_up(c_z, FF_KP), steps = kp / FF_KP;
     if (P == 0 || ch == 0)
         return;
     /* stores past the caches when the result would not stay in them anyway */
@@ -310,7 +355,6 @@ static void project_forward(void *left_, void *right_, const float *pair, const 
         for (int64_t t = 0; t < tiles; t++)
             pack_left_tile(s.left_tiles + t * kp * FF_MR, s.folded, 2 * nc, c_z, t * HALF, nc + t * HALF,
                            nc - t * HALF < HALF ? nc - t * HALF : HALF);
-        memset(s.rows, 0, (size_t)(PROJECT_P * ld) * sizeof *s.rows);
         int64_t first, last, offset[2][PROJECT_P];
         float mask[2][PROJECT_P];
         tile_share((P + PROJECT_P - 1) / PROJECT_P, &first, &last);
@@ -322,8 +366,7 @@ static void project_forward(void *left_, void *right_, const float *pair, const 
             const int64_t p0 = u * PROJECT_P, after = p0 + PROJECT_P;
             const int64_t next = u + 1 == last ? 0 : P - after < PROJECT_P ? P - after : PROJECT_P;
             locate(args, after, next, PROJECT_P, offset[now ^ 1], NULL, mask[now ^ 1]);
-            normalise_rows(s.rows, NULL, NULL, ld, pair, offset[now], n, n, c_z);
-            FF_FN(mm_pack_operand_t)(s.panels, s.rows, ld, c_z, n);
+            normalise_panels(s.panels, pair, offset[now], n, c_z);
             unit_ahead soon = {{pair, NULL, NULL}, NULL, {NULL}, 0, 0, 0, 0, 0, 0, 0, 0};
             ahead_begin(&soon, offset[now ^ 1], next, c_z, tiles);
             for (int64_t t = 0; t < tiles; t++) {
@@ -996,33 +1039,29 @@ static void normalise_channels(ff_operand *th, float *copy, float *rstd_out, int
                                int64_t P, int64_t p0, int64_t n, int64_t ch)
 {
     enum { V = OUTPUT_P / FF_VL };
-    vf mean[V], rstd[V];
+    vf first[V], mean[V], rstd[V]; /* sums of d and d^2, d = t - t[0], then what they say */
     for (int v = 0; v < V; v++)
-        mean[v] = rstd[v] = v_zero();
+        first[v] = mean[v] = rstd[v] = v_zero();
+    for (int v = 0; v < V && ch > 0; v++)
+        first[v] = rt_load_operand(t + p0 + v * FF_VL, n - v * FF_VL);
     for (int64_t c = 0; c < ch; c++) {
         const ff_operand *row = t + c * P + p0;
         float *out = chunk + c * OUTPUT_P;
 #pragma GCC unroll 8
         for (int v = 0; v < V; v++) {
             const vf x = n == OUTPUT_P ? v_load_operand(row + v * FF_VL) : rt_load_operand(row + v * FF_VL, n - v * FF_VL);
-            v_store(out + v * FF_VL, x);
-            mean[v] += x;
-        }
-    }
-    const vf inverse = v_set1(1.0f / (float)ch);
-    for (int v = 0; v < V; v++)
-        mean[v] *= inverse;
-    for (int64_t c = 0; c < ch; c++) {
-        const float *row = chunk + c * OUTPUT_P;
-#pragma GCC unroll 8
-        for (int v = 0; v < V; v++) {
-            const vf d = v_load(row + v * FF_VL) - mean[v];
+            const vf d = x - first[v];
+            v_store(out + v * FF_VL, d);
+            mean[v] += d;
             rstd[v] = v_fma(d, d, rstd[v]);
         }
     }
+    const vf inverse = v_set1(1.0f / (float)ch);
     float r[OUTPUT_P];
-    for (int v = 0; v < V; v++)
-        v_store(r + v * FF_VL, rstd[v] * inverse + v_set1(FF_LAYER_NORM_EPSILON));
+    for (int v = 0; v < V; v++) {
+        mean[v] *= inverse;
+        v_store(r + v * FF_VL, v_max(rstd[v] * inverse - mean[v] * mean[v], v_zero()) + v_set1(FF_LAYER_NORM_EPSILON));
+    }
     for (int64_t p = 0; p < OUTPUT_P; p++)
         r[p] = 1.0f / sqrtf(r[p]);
     for (int v = 0; v < V; v++)
