@@ -3,7 +3,7 @@
  * A library GEMM would cost a pass over memory on each side of every product; these run inside a fused kernel, one call
  * per row tile, with the right operand packed once into panels of FF_NR columns ([panel][k][FF_NR], zero padded).
  * Operands are float (FF_BF16 = 0) or bf16 (FF_BF16 = 1: k in pairs, [panel][k/2][FF_NR][2]); sums are float32.
- * Measured against the library's own peak in docs/performance.md. */
+ * Measured against the library in docs/architecture.md. */
 #ifndef FF_KERNELS_CPU_MM_H
 #define FF_KERNELS_CPU_MM_H
 
