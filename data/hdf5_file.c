@@ -260,7 +260,7 @@ ff_status ff_hdf5_each_attribute(ff_ctx *ctx, ff_hdf5_file *file, const char *gr
     attribute_state state = {ctx, fn, arg, FF_OK};
     const hid_t id = exists(file, group) ? H5Gopen2(file->id, group, H5P_DEFAULT) : -1;
     if (id < 0)
-        return FF_FAIL(ctx, FF_ERR_FORMAT, "%s: no group %s", file->path, group);
+        return FF_FAIL(ctx, FF_ERR_FORMAT, "%s: no group %s, or it is damaged", file->path, group);
     hsize_t index = 0;
     const herr_t result = H5Aiterate2(id, H5_INDEX_NAME, H5_ITER_INC, &index, visit_attribute, &state);
     H5Gclose(id);
