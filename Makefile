@@ -27,12 +27,12 @@ CWARN := $(WARN) -Wstrict-prototypes -Wmissing-prototypes
 OPT := -O3 -g -fopenmp -ffp-contract=fast -fno-math-errno -fno-trapping-math
 SANFLAGS := $(if $(filter 1,$(SAN)),-fsanitize=address$(comma)undefined -fno-omit-frame-pointer -fno-sanitize-recover=undefined)
 comma := ,
+EMULATE ?= $(HAVE_CXX)
 DEFS := -D_GNU_SOURCE -I. \
   $(if $(filter 1,$(HAVE_DNNL)),-DFF_HAVE_DNNL $(DNNL_CFLAGS)) \
   $(if $(filter 1,$(HAVE_HDF5)),-DFF_HAVE_HDF5 $(HDF5_CFLAGS)) \
   $(if $(filter 1,$(HAVE_MPI)),-DFF_HAVE_MPI $(MPI_CFLAGS)) \
   $(if $(filter 1,$(EMULATE)),-DFF_HAVE_EMULATED)
-EMULATE ?= $(HAVE_CXX)
 CFLAGS_ALL = -std=c11 $(OPT) $(CWARN) $(SANFLAGS) $(DEFS) $(CFLAGS)
 CXXFLAGS_ALL = -std=c++17 -O2 -g $(WARN) $(SANFLAGS) -I. -DFF_EMULATE -Wno-unknown-pragmas $(CXXFLAGS)
 LIBS = -fopenmp $(if $(filter 1,$(HAVE_DNNL)),$(DNNL_LIBS)) $(if $(filter 1,$(HAVE_HDF5)),$(HDF5_LIBS)) \
