@@ -188,6 +188,58 @@ static void test_gradient_agrees_with_a_difference_under_dropout(void)
     ff_test_free(cotangent);
 }
 
+/* Every residual module of the pair, on one input used by `uses` of them: d sum / d input is that of one, times uses. */
+static ff_tensor *pair_module(ff_ctx *ctx, const ff_block *w, int which, ff_tensor *pair, ff_tensor *mask)
+{
+    switch (which) {
+    case 0: return ff_triangle_multiplication_outgoing(ctx, &w->triangle_multiplication_outgoing, pair, mask, FF_RESIDUAL);
+    case 1: return ff_triangle_multiplication_incoming(ctx, &w->triangle_multiplication_incoming, pair, mask, FF_RESIDUAL);
+    case 2: return ff_triangle_attention_starting_node(ctx, &w->triangle_attention_starting_node, pair, mask, FF_RESIDUAL);
+    case 3: return ff_triangle_attention_ending_node(ctx, &w->triangle_attention_ending_node, pair, mask, FF_RESIDUAL);
+    default: return ff_transition(ctx, "pair_transition", &w->pair_transition, pair, FF_RESIDUAL, false);
+    }
+}
+
+static void test_an_input_of_two_modules_gets_both_gradients(void)
+{
+    enum { R = 6, MODULES = 5, C_Z = 8, SIZE = R * R * C_Z };
+    ff_ctx ctx;
+    ff_parameters p;
+    ff_block w;
+    const ff_block_config config = case_small_block();
+    ff_parameters_init(&p);
+    CU_ASSERT_TRUE_FATAL(case_context(&ctx, 0, false));
+    ff_binder b = ff_binder_at(&ctx, &p, true, "");
+    CU_ASSERT_EQUAL_FATAL(ff_block_bind(&b, &config, &w), FF_OK);
+    CU_ASSERT_TRUE_FATAL(case_fill_parameters(&ctx, &p));
+    b.declare = false;
+    CU_ASSERT_EQUAL_FATAL(ff_block_bind(&b, &config, &w), FF_OK);
+    ff_tensor *mask = case_tensor(&ctx, FF_SHAPE(R, R), 4, true, NULL);
+    for (int which = 0; which < MODULES; which++) {
+        float grads[2][SIZE];
+        for (int uses = 1; uses <= 2; uses++) {
+            ff_tensor *pair = case_tensor(&ctx, FF_SHAPE(R, R, C_Z), 5, false, NULL), *out[2] = {NULL, NULL};
+            pair->requires_grad = true;
+            CU_ASSERT_EQUAL_FATAL(ff_tape_create(&ctx), FF_OK);
+            for (int i = 0; i < uses; i++) {
+                out[i] = pair_module(&ctx, &w, which, ff_tensor_retain(pair), mask);
+                case_normal(ff_data(ff_tensor_grad(&ctx, out[i])), SIZE, 6, 1.0f);
+            }
+            CU_ASSERT_EQUAL(ff_tape_backward(&ctx), FF_OK);
+            for (int64_t i = 0; i < SIZE; i++)
+                grads[uses - 1][i] = ff_data(pair->grad)[i] * (uses == 1 ? 2.0f : 1.0f);
+            ff_tape_destroy(&ctx);
+            ff_tensor_release(out[0]);
+            ff_tensor_release(out[1]);
+            ff_tensor_release(pair);
+        }
+        FF_CHECK_CLOSE(grads[1], grads[0], SIZE, 0.0, 1e-5 * largest(grads[0], SIZE));
+    }
+    ff_tensor_release(mask);
+    ff_pool_destroy(&ctx);
+    ff_parameters_destroy(&p);
+}
+
 /* ---- memory ---- */
 
 /* Scratch grows with the threads; the figures are for two. Returns what was set before. */
@@ -312,6 +364,7 @@ static CU_TestInfo tests[] = {
     {"a_mask_is_a_function_of_the_global_position", test_a_mask_is_a_function_of_the_global_position},
     {"inference_in_place_equals_training_forward", test_inference_in_place_equals_training_forward},
     {"gradient_agrees_with_a_difference_under_dropout", test_gradient_agrees_with_a_difference_under_dropout},
+    {"an_input_of_two_modules_gets_both_gradients", test_an_input_of_two_modules_gets_both_gradients},
     {"plans_predict_measured_peaks", test_plans_predict_measured_peaks},
     {"a_block_stays_in_its_memory", test_a_block_stays_in_its_memory},
     {"running_out_of_memory_anywhere_releases_everything", test_running_out_of_memory_anywhere_releases_everything},
