@@ -60,39 +60,51 @@ FF_INLINE vf logits(const float *x, const float *mask, const float *bias, int64_
     return v;
 }
 
+/* Two passes over logits that stay in the first-level cache (maximum; exponentials and their sum), one over the result. */
 static void softmax_row(float *y, const float *x, const float *mask, const float *bias, int64_t num_key)
 {
-    vf top = v_set1(-INFINITY);
-    float highest = -INFINITY;
-    for (int64_t k = 0; k < num_key; k += FF_VL) {
-        const int64_t n = num_key - k;
-        const vf v = logits(x, mask, bias, k, n);
-        store_part(y + k, v, n);
-        if (n >= FF_VL) {
-            top = v_max(top, v);
-        } else {
-            for (int64_t i = 0; i < n; i++)
-                highest = v[i] > highest ? v[i] : highest;
-        }
+    const int64_t whole = num_key - num_key % FF_VL, rest = num_key - whole;
+    const vf log2e = v_set1(1.44269504f), lowest = v_set1(-INFINITY);
+    vf top[2] = {lowest, lowest}, sum[2] = {v_zero(), v_zero()};
+    int64_t k = 0;
+    for (; k + 2 * FF_VL <= whole; k += 2 * FF_VL) {
+        top[0] = v_max(top[0], logits(x, mask, bias, k, FF_VL));
+        top[1] = v_max(top[1], logits(x, mask, bias, k + FF_VL, FF_VL));
     }
-    const float in_vectors = v_hmax(top);
-    const vf log2e = v_set1(1.44269504f), m = v_set1((in_vectors > highest ? in_vectors : highest) * -1.44269504f);
-    vf sum = v_zero();
-    float rest = 0;
-    for (int64_t k = 0; k < num_key; k += FF_VL) {
-        const int64_t n = num_key - k;
-        const vf e = v_exp2(v_fma(tile_load(y + k, n), log2e, m));
-        store_part(y + k, e, n);
-        if (n >= FF_VL) {
-            sum += e;
-        } else {
-            for (int64_t i = 0; i < n; i++)
-                rest += e[i];
-        }
+    if (k < whole)
+        top[0] = v_max(top[0], logits(x, mask, bias, k, FF_VL));
+    vf last = lowest;
+    if (rest > 0) {
+        last = logits(x, mask, bias, whole, rest);
+        for (int64_t i = rest; i < FF_VL; i++)
+            last[i] = -INFINITY;
     }
-    const vf scale = v_set1(1.0f / (v_sum(sum) + rest));
-    for (int64_t k = 0; k < num_key; k += FF_VL)
-        store_part(y + k, tile_load(y + k, num_key - k) * scale, num_key - k);
+    const vf highest = v_set1(v_hmax(v_max(v_max(top[0], top[1]), last)));
+    /* the difference first: logits may be as large as FF_MASKED_LOGIT */
+    for (k = 0; k + 2 * FF_VL <= whole; k += 2 * FF_VL) {
+        const vf e0 = v_exp2((logits(x, mask, bias, k, FF_VL) - highest) * log2e);
+        const vf e1 = v_exp2((logits(x, mask, bias, k + FF_VL, FF_VL) - highest) * log2e);
+        v_store(y + k, e0);
+        v_store(y + k + FF_VL, e1);
+        sum[0] += e0;
+        sum[1] += e1;
+    }
+    if (k < whole) {
+        const vf e = v_exp2((logits(x, mask, bias, k, FF_VL) - highest) * log2e);
+        v_store(y + k, e);
+        sum[0] += e;
+    }
+    if (rest > 0) {
+        last = v_exp2((last - highest) * log2e);
+        for (int64_t i = rest; i < FF_VL; i++)
+            last[i] = 0;
+        sum[1] += last;
+    }
+    const vf scale = v_set1(1.0f / v_sum(sum[0] + sum[1]));
+    for (k = 0; k < whole; k += FF_VL)
+        v_store(y + k, v_load(y + k) * scale);
+    if (rest > 0)
+        v_store_n(y + whole, last * scale, rest);
 }
 
 static void softmax_forward(float *y, const float *x, const float *mask, const float *bias, int64_t batch, int64_t num_head,
@@ -180,39 +192,113 @@ static void sigmoid_gate_forward(float *out, const float *x, const float *gate, 
     }
 }
 
-/* Threads split the channels (whole vectors), so that each owns its part of grad_gate_bias. */
+/* Threads split the rows; their sums for grad_gate_bias are added in thread order. */
 static void sigmoid_gate_backward(float *grad_x, float *grad_gate, float *grad_gate_bias, const float *grad_out,
                                   const float *x, const float *gate, const float *gate_bias, int64_t rows, int64_t c)
 {
-    const int64_t vectors = (c + FF_VL - 1) / FF_VL;
+    enum { CHANNELS = 512 }; /* at a time: the sums are on the stack */
+    for (int64_t c0 = 0; c0 < c; c0 += CHANNELS) {
+        const int64_t width = c - c0 < CHANNELS ? c - c0 : CHANNELS;
 #pragma omp parallel
-    {
-        int64_t first, last;
-        tile_share(vectors, &first, &last);
-        for (int64_t v = first; v < last; v++) {
-            const int64_t i = v * FF_VL, n = c - i;
-            const vf bias = gate_bias == NULL ? v_zero() : tile_load(gate_bias + i, n);
-            vf sum = v_zero();
-            for (int64_t r = 0; r < rows; r++) {
-                const int64_t at = r * c + i;
-                const vf s = v_sigmoid(tile_load(gate + at, n) + bias), dy = tile_load(grad_out + at, n);
-                const vf dg = dy * tile_load(x + at, n) * s * (v_set1(1.0f) - s);
-                store_part(grad_x + at, v_fma(dy, s, tile_load(grad_x + at, n)), n);
-                store_part(grad_gate + at, tile_load(grad_gate + at, n) + dg, n);
-                sum += dg;
+        {
+            vf sum[CHANNELS / FF_VL];
+            for (int64_t i = 0; i < width; i += FF_VL)
+                sum[i / FF_VL] = v_zero();
+            int64_t first, last;
+            tile_share(rows, &first, &last);
+            for (int64_t r = first; r < last; r++)
+                for (int64_t i = 0; i < width; i += FF_VL) {
+                    const int64_t at = r * c + c0 + i, n = width - i;
+                    const vf bias = gate_bias == NULL ? v_zero() : tile_load(gate_bias + c0 + i, n);
+                    const vf s = v_sigmoid(tile_load(gate + at, n) + bias), dy = tile_load(grad_out + at, n);
+                    const vf dg = dy * tile_load(x + at, n) * s * (v_set1(1.0f) - s);
+                    store_part(grad_x + at, v_fma(dy, s, tile_load(grad_x + at, n)), n);
+                    store_part(grad_gate + at, tile_load(grad_gate + at, n) + dg, n);
+                    sum[i / FF_VL] += dg;
+                }
+            if (grad_gate_bias != NULL) {
+#pragma omp for ordered schedule(static, 1)
+                for (int t = 0; t < omp_get_num_threads(); t++) {
+#pragma omp ordered
+                    for (int64_t i = 0; i < width; i += FF_VL)
+                        store_part(grad_gate_bias + c0 + i, tile_load(grad_gate_bias + c0 + i, width - i) + sum[i / FF_VL],
+                                   width - i);
+                }
             }
-            if (grad_gate_bias != NULL)
-                store_part(grad_gate_bias + i, tile_load(grad_gate_bias + i, n) + sum, n);
         }
     }
+}
+
+/* Both halves of the 64-bit products of 32-bit lanes. */
+FF_INLINE void multiply_wide(vu x, uint32_t by, vu *high, vu *low)
+{
+#if FF_SIMD_512
+    const __m512i m = _mm512_set1_epi32((int)by), even = _mm512_mul_epu32((__m512i)x, m);
+    const __m512i odd = _mm512_mul_epu32(_mm512_srli_epi64((__m512i)x, 32), m);
+    *high = (vu)_mm512_mask_blend_epi32(0xaaaa, _mm512_srli_epi64(even, 32), odd);
+    *low = (vu)_mm512_mask_blend_epi32(0xaaaa, even, _mm512_slli_epi64(odd, 32));
+#elif FF_SIMD_256
+    const __m256i m = _mm256_set1_epi32((int)by), even = _mm256_mul_epu32((__m256i)x, m);
+    const __m256i odd = _mm256_mul_epu32(_mm256_srli_epi64((__m256i)x, 32), m);
+    *high = (vu)_mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, 0xaa);
+    *low = (vu)_mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xaa);
+#else
+    for (int i = 0; i < FF_VL; i++) {
+        const uint64_t p = (uint64_t)x[i] * by;
+        (*high)[i] = (uint32_t)(p >> 32);
+        (*low)[i] = (uint32_t)p;
+    }
+#endif
+}
+
+/* Multipliers of the BLOCK_WORDS elements from block `block` on: ff_random_block of core/random.c for FF_VL counters side by
+ * side. */
+enum { BLOCK_WORDS = 4 * FF_VL };
+static void dropout_blocks(float *mask, ff_random_key key, uint64_t block, float rate, float keep)
+{
+    vu c[4], k0 = (vu)vi_set1((int32_t)key.seed), k1 = (vu)vi_set1((int32_t)(key.seed >> 32));
+    c[2] = (vu)vi_set1((int32_t)key.stream);
+    c[3] = (vu)vi_set1((int32_t)(key.stream >> 32));
+    for (int i = 0; i < FF_VL; i++) {
+        c[0][i] = (uint32_t)(block + (uint64_t)i);
+        c[1][i] = (uint32_t)((block + (uint64_t)i) >> 32);
+    }
+    for (int round = 0; round < 10; round++) {
+        vu high0, low0, high1, low1;
+        multiply_wide(c[0], UINT32_C(0xD2511F53), &high0, &low0);
+        multiply_wide(c[2], UINT32_C(0xCD9E8D57), &high1, &low1);
+        c[0] = high1 ^ c[1] ^ k0;
+        c[2] = high0 ^ c[3] ^ k1;
+        c[1] = low1;
+        c[3] = low0;
+        k0 += UINT32_C(0x9E3779B9);
+        k1 += UINT32_C(0xBB67AE85);
+    }
+    uint32_t words[4][FF_VL];
+    for (int w = 0; w < 4; w++)
+        vi_store(words[w], (vi)c[w]);
+    for (int i = 0; i < FF_VL; i++)
+        for (int w = 0; w < 4; w++)
+            mask[4 * i + w] = (float)(int32_t)(words[w][i] >> 8) * 0x1p-24f < rate ? 0.0f : keep;
 }
 
 static void dropout_mask(float *mask, ff_random_key key, float rate, int64_t first, int64_t n)
 {
     const float keep = 1.0f / (1.0f - rate);
+    const int64_t start = first / 4 * 4, groups = (first + n - start + BLOCK_WORDS - 1) / BLOCK_WORDS;
 #pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < n; i++)
-        mask[i] = ff_random_uniform(key, (uint64_t)(first + i)) < rate ? 0.0f : keep;
+    for (int64_t g = 0; g < groups; g++) {
+        const int64_t at = start + g * BLOCK_WORDS; /* the group's first element */
+        if (at >= first && at + BLOCK_WORDS <= first + n) {
+            dropout_blocks(mask + (at - first), key, (uint64_t)at / 4, rate, keep);
+            continue;
+        }
+        float part[BLOCK_WORDS];
+        dropout_blocks(part, key, (uint64_t)at / 4, rate, keep);
+        for (int64_t i = 0; i < BLOCK_WORDS; i++)
+            if (at + i >= first && at + i < first + n)
+                mask[at + i - first] = part[i];
+    }
 }
 
 static void add_scaled(float *y, const float *x, float alpha, int64_t n)
@@ -229,10 +315,36 @@ static void add_scaled(float *y, const float *x, float alpha, int64_t n)
     }
 }
 
+/* One position's channels; `past`: past the caches (d aligned, c whole vectors). */
+FF_INLINE void copy_channels(float *d, const float *s, const float *next, int64_t c, bool accumulate, bool past)
+{
+    for (int64_t k = 0; k < c; k += FF_VL) {
+        __builtin_prefetch(next + k, 0, 3);
+        vf v = tile_load(s + k, c - k);
+        if (accumulate)
+            v += tile_load(d + k, c - k);
+#if FF_SIMD_512
+        if (past) {
+            _mm512_stream_ps(d + k, (__m512)v);
+            continue;
+        }
+#elif FF_SIMD_256
+        if (past) {
+            _mm256_stream_ps(d + k, (__m256)v);
+            continue;
+        }
+#endif
+        store_part(d + k, v, c - k);
+    }
+    (void)past;
+}
+
 static void transpose(float *dst, const float *src, int64_t num_i, int64_t num_j, int64_t c, bool accumulate)
 {
-    enum { BLOCK = 16 };
+    enum { BLOCK = 32, AHEAD = 8, CACHE_BYTES = 8 << 20 };
     const int64_t blocks = (num_j + BLOCK - 1) / BLOCK;
+    const bool past = !accumulate && c % FF_VL == 0 && (uintptr_t)dst % 64 == 0 &&
+                      num_i * num_j * c > CACHE_BYTES / (int64_t)sizeof(float);
 #pragma omp parallel
     {
         int64_t first, last;
@@ -240,16 +352,13 @@ static void transpose(float *dst, const float *src, int64_t num_i, int64_t num_j
         for (int64_t b = first; b < last; b++)
             for (int64_t i0 = 0; i0 < num_i; i0 += BLOCK)
                 for (int64_t j = b * BLOCK; j < (b + 1) * BLOCK && j < num_j; j++)
-                    for (int64_t i = i0; i < i0 + BLOCK && i < num_i; i++) {
-                        float *d = dst + (j * num_i + i) * c;
-                        const float *s = src + (i * num_j + j) * c;
-                        for (int64_t k = 0; k < c; k += FF_VL) {
-                            vf v = tile_load(s + k, c - k);
-                            if (accumulate)
-                                v += tile_load(d + k, c - k);
-                            store_part(d + k, v, c - k);
-                        }
-                    }
+                    for (int64_t i = i0; i < i0 + BLOCK && i < num_i; i++)
+                        copy_channels(dst + (j * num_i + i) * c, src + (i * num_j + j) * c,
+                                      src + ((i + AHEAD < num_i ? i + AHEAD : i) * num_j + j) * c, c, accumulate, past);
+#if FF_SIMD_512 || FF_SIMD_256
+        if (past)
+            _mm_sfence();
+#endif
     }
 }
 
