@@ -92,7 +92,7 @@ static double loss(void *arg)
     return s;
 }
 
-enum { COLUMN = 1, BARE = 2, KEEP = 4, KEEP_QKV = 8, NO_BIAS = 16 };
+enum { COLUMN = 1, BARE = 2, KEEP = 4, KEEP_QKV = 8, NO_BIAS = 16, KEEP_LSE = 32, KEEP_OUTPUT = 64, KEEP_ONLY_QKV = 128 };
 
 static void run_case(const ff_kernels *k, int64_t batch, int64_t length, int64_t c, int64_t heads, int64_t width, int options,
                      int64_t samples)
@@ -128,7 +128,14 @@ static void run_case(const ff_kernels *k, int64_t batch, int64_t length, int64_t
     ff_gated_attention_kept keep = {lse, kept_output, NULL, NULL, NULL};
     if (options & KEEP_QKV)
         keep = (ff_gated_attention_kept){lse, kept_output, q, key, v};
-    const ff_gated_attention_kept *kept = options & (KEEP | KEEP_QKV) ? &keep : NULL;
+    if (options & KEEP_LSE)
+        keep.output = NULL;
+    if (options & KEEP_OUTPUT)
+        keep.lse = NULL;
+    if (options & KEEP_ONLY_QKV)
+        keep = (ff_gated_attention_kept){NULL, NULL, q, key, v};
+    const ff_gated_attention_kept *kept =
+        options & (KEEP | KEEP_QKV | KEEP_LSE | KEEP_OUTPUT | KEEP_ONLY_QKV) ? &keep : NULL;
 
     float *out = malloc((size_t)(n + 1) * sizeof *out);
     double *want = malloc((size_t)(n + 1) * sizeof *want);
@@ -184,6 +191,123 @@ static void long_row(const ff_kernels *k)
     run_case(k, 1, 4097, 4, 1, 2, NO_BIAS, 0);
 }
 
+/* ---- attention on projected operands ---- */
+
+typedef struct {
+    int64_t batch, num_query, num_key, heads, width;
+    bool biased;
+    const float *mask;
+    kernel_array q, k, v, bias;
+    const double *cotangent;
+} core_case;
+
+/* as `attend`, with num_query and num_key apart; no keys: an empty sum */
+static void core_reference(const core_case *a, double *out)
+{
+    const int64_t Q = a->num_query, K = a->num_key, H = a->heads, w = a->width;
+    double *p = malloc((size_t)(K + 1) * sizeof *p);
+    for (int64_t b = 0; b < a->batch; b++)
+        for (int64_t h = 0; h < H; h++)
+            for (int64_t i = 0; i < Q; i++) {
+                double top = -INFINITY, sum = 0;
+                for (int64_t j = 0; j < K; j++) {
+                    double s = a->biased ? a->bias.d[(h * Q + i) * K + j] : 0;
+                    for (int64_t c = 0; c < w; c++)
+                        s += 0.4f * a->q.d[((b * Q + i) * H + h) * w + c] * a->k.d[((b * K + j) * H + h) * w + c];
+                    p[j] = a->mask[b * K + j] == 0 ? -1e9 : s;
+                    top = fmax(top, p[j]);
+                }
+                for (int64_t j = 0; j < K; j++)
+                    sum += p[j] = exp(p[j] - top);
+                for (int64_t c = 0; c < w; c++) {
+                    double s = 0;
+                    for (int64_t j = 0; j < K; j++)
+                        s += p[j] / sum * a->v.d[((b * K + j) * H + h) * w + c];
+                    out[((b * Q + i) * H + h) * w + c] = s;
+                }
+            }
+    free(p);
+}
+
+static double core_loss(void *arg)
+{
+    const core_case *a = arg;
+    const int64_t n = a->batch * a->num_query * a->heads * a->width;
+    double *out = malloc((size_t)(n + 1) * sizeof *out), s = 0;
+    core_reference(a, out);
+    for (int64_t i = 0; i < n; i++)
+        s += out[i] * a->cotangent[i];
+    free(out);
+    return s;
+}
+
+static void run_core(const ff_kernels *k, int64_t batch, int64_t Q, int64_t K, int64_t H, int64_t w, bool biased, int64_t samples)
+{
+    const bool f32 = k->dtype == FF_DTYPE_F32;
+    const int64_t n = batch * Q * H * w, nk = batch * K * H * w;
+    core_case a = {batch, Q, K, H, w, biased, NULL, kernel_array_make("q", n, 0, 1), kernel_array_make("k", nk, 0, 1),
+                   kernel_array_make("v", nk, 0, 1), kernel_array_make("bias", H * Q * K, 0, 1), NULL};
+    kernel_array cotangent = kernel_array_make("cotangent", n, 0, 1);
+    a.cotangent = cotangent.d;
+    float *mask = kernel_mask(batch * K, 0.7f);
+    for (int64_t j = 0; j < K && batch > 1; j++)
+        mask[j] = 0; /* every key of the first batch row */
+    a.mask = mask;
+    const ff_attention_core_args args = {batch, Q, K, H, w, 0.4f, mask, biased ? a.bias.x : NULL};
+    float *out = malloc((size_t)(n + 1) * sizeof *out);
+    double *want = malloc((size_t)(n + 1) * sizeof *want);
+    void *scratch = kernel_scratch(k->attention_core_scratch_bytes(&args, false));
+    k->attention_core_forward(out, a.q.x, a.k.x, a.v.x, &args, scratch);
+    free(scratch);
+    core_reference(&a, want);
+    kernel_check(k, "core out", out, want, n, f32 ? 5e-6 : 2e-2);
+    scratch = kernel_scratch(k->attention_core_scratch_bytes(&args, true));
+    k->attention_core_backward(a.q.grad, a.k.grad, a.v.grad, biased ? a.bias.grad : NULL, cotangent.x, a.q.x, a.k.x, a.v.x,
+                               &args, scratch);
+    free(scratch);
+    kernel_array *const all[] = {&a.q, &a.k, &a.v, &a.bias};
+    for (size_t i = 0; i < (biased ? 4 : 3); i++)
+        kernel_check_gradient(k, all[i], core_loss, &a, samples, f32 ? 1e-4 : 0.1, 0.1);
+    free(out);
+    free(want);
+    free(mask);
+    for (size_t i = 0; i < 4; i++)
+        kernel_array_free(all[i]);
+    kernel_array_free(&cotangent);
+}
+
+static void core_cases(const ff_kernels *k)
+{
+    kernel_draws = 500;
+    run_core(k, 2, 7, 7, 2, 3, true, 20);
+    run_core(k, 3, 5, 19, 2, 8, true, 20);
+    run_core(k, 2, 53, 17, 1, 16, false, 12);
+    run_core(k, 2, 26, 67, 2, 32, true, 8);
+    run_core(k, 2, 1, 1, 1, 1, true, 4);
+}
+static void core_empty(const ff_kernels *k)
+{
+    kernel_draws = 600;
+    run_core(k, 0, 3, 4, 2, 4, true, 4);
+    run_core(k, 2, 0, 4, 2, 4, true, 4);
+    run_core(k, 2, 3, 0, 2, 4, true, 4); /* no keys: zeros, not 0 / 0 */
+    run_core(k, 2, 3, 4, 0, 4, false, 4);
+}
+/* no heads: the update is dropout * output_b */
+static void no_heads(const ff_kernels *k)
+{
+    kernel_draws = 700;
+    run_case(k, 2, 6, 5, 0, 4, NO_BIAS, 5);
+}
+/* any pointer of what is kept may be NULL */
+static void keeps_of_any_kind(const ff_kernels *k)
+{
+    kernel_draws = 800;
+    run_case(k, 2, 14, 16, 2, 8, KEEP_LSE, 6);
+    run_case(k, 2, 14, 16, 2, 8, KEEP_OUTPUT, 6);
+    run_case(k, 2, 14, 16, 2, 8, KEEP_ONLY_QKV, 6);
+}
+
 /* softmax over keys is blind to a constant: one number added to every bias changes nothing */
 static void shifted_bias(const ff_kernels *k)
 {
@@ -216,6 +340,10 @@ static void test_small_modules_equal_differences(void) { kernel_every_table(smal
 static void test_wide_heads_equal_differences(void) { kernel_every_table(wide_cases); }
 static void test_any_length(void) { kernel_every_table(any_length); }
 static void test_4097_keys(void) { kernel_every_table(long_row); }
+static void test_core_equals_differences(void) { kernel_every_table(core_cases); }
+static void test_core_of_nothing(void) { kernel_every_table(core_empty); }
+static void test_no_heads(void) { kernel_every_table(no_heads); }
+static void test_any_part_may_be_kept(void) { kernel_every_table(keeps_of_any_kind); }
 static void test_a_constant_bias_changes_nothing(void) { kernel_every_table(shifted_bias); }
 
 static CU_TestInfo tests[] = {
@@ -223,6 +351,10 @@ static CU_TestInfo tests[] = {
     {"wide_heads_equal_differences", test_wide_heads_equal_differences},
     {"any_length", test_any_length},
     {"4097_keys", test_4097_keys},
+    {"core_equals_differences", test_core_equals_differences},
+    {"core_of_nothing", test_core_of_nothing},
+    {"no_heads", test_no_heads},
+    {"any_part_may_be_kept", test_any_part_may_be_kept},
     {"a_constant_bias_changes_nothing", test_a_constant_bias_changes_nothing},
     CU_TEST_INFO_NULL,
 };

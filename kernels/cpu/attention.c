@@ -188,7 +188,7 @@ static void head_block(const head_input *h, head_scratch *s, int64_t q0, int64_t
     for (int64_t r = 0; r < rows; r++) {
         const float m = v_hmax(top[r]);
         const float sum = exponentials(s->logits + r * s->ld, s->weight + r * s->ld, m, padded(h->num_key));
-        inverse[r] = 1.0f / sum;
+        inverse[r] = h->num_key > 0 ? 1.0f / sum : 0.0f; /* no keys: an empty sum */
         if (lse != NULL)
             lse[r] = m + logf(sum);
     }
@@ -305,7 +305,7 @@ static int64_t group_heads(int64_t num_head, int64_t c)
     for (int64_t g = 1; g <= num_head; g++)
         if (num_head % g == 0 && g * c % FF_NR == 0)
             return g;
-    return num_head;
+    return num_head > 0 ? num_head : 1;
 }
 
 typedef struct {
@@ -540,7 +540,7 @@ static void carve_backward_own(gated_backward_scratch *s, const ff_gated_attenti
 static size_t carve_gated_backward(gated_backward_scratch *s, const ff_gated_attention_args *a, void *scratch, int thread)
 {
     const int64_t L = a->length, c = a->c_hidden, hc = a->num_head * c, ci = a->c_in, gh = group_heads(a->num_head, c);
-    const int64_t groups = gh == 0 ? 0 : a->num_head / gh, threads = omp_get_max_threads();
+    const int64_t groups = a->num_head / gh, threads = omp_get_max_threads();
     tile_arena shared = {scratch, 0}, count = {NULL, 0};
     for (int i = 0; i < 4; i++)
         s->f.w[i] = tile_operands(&shared, mm_packed_size(ci, hc));
@@ -702,7 +702,7 @@ static void group_backward(gated_backward_scratch *s, const ff_attention_params 
     const int64_t L = a->length, c = a->c_hidden, hc = a->num_head * c, ci = a->c_in;
     const int64_t gh = group_heads(a->num_head, c), gc = gh * c, head0 = group * gh;
     const float scale = 1.0f / sqrtf((float)c);
-    const bool have_qkv = kept != NULL && kept->query != NULL, have_output = kept != NULL && kept->output != NULL;
+    const bool have_qkv = kept != NULL && kept->query != NULL, have_output = kept != NULL && kept->output != NULL && kept->lse != NULL;
     project_group(&s->f, w, a, head0, gc, have_qkv ? 3 : 0);
     if (!have_qkv)
         scale_rows(s->f.p[0], L * gc, scale);
@@ -820,6 +820,8 @@ static void gated_attention_backward(float *grad_x, float *grad_bias, const ff_a
             }
             const bool uniform = key_limits(s.f.limit, a->mask == NULL ? NULL : a->mask + b * a->mask_stride_batch,
                                             a->mask_stride_length, L);
+            if (a->num_head == 0)
+                memset(s.dx, 0, (size_t)(L * ci) * sizeof *s.dx);
             for (int64_t g = 0; g < a->num_head / gh; g++) {
                 group_backward(&s, w, a, kept, b, g, uniform);
                 if (grad_w != NULL) {
