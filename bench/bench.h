@@ -1,8 +1,8 @@
 /* bench.h - operations that fastfold-bench can measure, and how they are measured.
  *
  * An operation is a row of a table: it sets itself up for the sizes of a run, says what a forward pass costs, and runs
- * passes. Kernels (bench_kernels.c) are entries of the kernel table on arrays of their own; modules (bench_modules.c)
- * are the trunk's layers, with tape or without. The measuring is the same for all (bench_measure.c). */
+ * passes. Kernels (bench_primitives.c, bench_attention.c, bench_updates.c) are entries of the kernel table on arrays of
+ * their own; modules (bench_modules.c) are the trunk's layers, with tape or without. The measuring is the same for all (bench_measure.c). */
 #ifndef FF_BENCH_BENCH_H
 #define FF_BENCH_BENCH_H
 
@@ -57,10 +57,8 @@ struct bench_op {
     void (*tear_down)(bench_run *run);
 };
 
-extern const bench_op bench_kernel_ops[];
-extern const int bench_num_kernel_ops;
-extern const bench_op bench_module_ops[];
-extern const int bench_num_module_ops;
+extern const bench_op bench_module_ops[], bench_primitive_ops[], bench_attention_ops[], bench_update_ops[];
+extern const int bench_num_module_ops, bench_num_primitive_ops, bench_num_attention_ops, bench_num_update_ops;
 
 /* ---- measuring ---- */
 

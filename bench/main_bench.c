@@ -67,31 +67,41 @@ static const char *const pass_names[] = {"inference", "forward", "backward", "bo
 
 /* ---- finding operations ---- */
 
-static const bench_op *find_op(const char *name)
+typedef struct {
+    const char *name; /* stands for all of them on the command line */
+    const bench_op *ops;
+    const int *count;
+} op_group;
+
+static const op_group groups[] = {{"modules", bench_module_ops, &bench_num_module_ops},
+                                  {"kernels", bench_primitive_ops, &bench_num_primitive_ops},
+                                  {"kernels", bench_attention_ops, &bench_num_attention_ops},
+                                  {"kernels", bench_update_ops, &bench_num_update_ops}};
+enum { NUM_GROUPS = sizeof groups / sizeof *groups };
+
+/* Whether `op` of `group` is meant by a word of the command line. */
+static bool is_meant(const op_group *group, const bench_op *op, const char *word)
 {
-    for (int i = 0; i < bench_num_kernel_ops; i++)
-        if (strcmp(bench_kernel_ops[i].name, name) == 0)
-            return &bench_kernel_ops[i];
-    for (int i = 0; i < bench_num_module_ops; i++)
-        if (strcmp(bench_module_ops[i].name, name) == 0)
-            return &bench_module_ops[i];
-    return NULL;
+    return strcmp(word, op->name) == 0 || strcmp(word, group->name) == 0;
 }
 
-/* "kernels" and "modules" stand for all of them. */
-static const bench_op *find_group(const char *name)
+static bool is_known(const char *word)
 {
-    return strcmp(name, "kernels") == 0 ? bench_kernel_ops : strcmp(name, "modules") == 0 ? bench_module_ops : NULL;
+    for (int g = 0; g < NUM_GROUPS; g++)
+        for (int i = 0; i < *groups[g].count; i++)
+            if (is_meant(&groups[g], &groups[g].ops[i], word))
+                return true;
+    return false;
 }
 
 static void print_list(void)
 {
-    printf("modules\n");
-    for (int i = 0; i < bench_num_module_ops; i++)
-        printf("  %-36s %s\n", bench_module_ops[i].name, bench_module_ops[i].about);
-    printf("kernels\n");
-    for (int i = 0; i < bench_num_kernel_ops; i++)
-        printf("  %-36s %s\n", bench_kernel_ops[i].name, bench_kernel_ops[i].about);
+    for (int g = 0; g < NUM_GROUPS; g++) {
+        if (g == 0 || strcmp(groups[g].name, groups[g - 1].name) != 0)
+            printf("%s\n", groups[g].name);
+        for (int i = 0; i < *groups[g].count; i++)
+            printf("  %-36s %s\n", groups[g].ops[i].name, groups[g].ops[i].about);
+    }
 }
 
 /* ---- results ---- */
@@ -207,22 +217,21 @@ static ff_status set_up(ff_ctx *ctx, const bench_options *o)
     return ff_pool_create(ctx, 0, false);
 }
 
-static ff_status run_all(ff_ctx *ctx, const bench_options *o, char **names, int count)
+static ff_status run_all(ff_ctx *ctx, const bench_options *o, char **words, int count)
 {
     static char *const usual[] = {(char *)"evoformer_block"};
     if (count == 0) {
-        names = (char **)usual;
+        words = (char **)usual;
         count = 1;
     }
     if (!o->json && !o->plan)
         print_table_head(&(bench_run){.k = ctx->kernels, .sizes = {.num_seq = o->num_seq, .num_res = o->num_res,
                                                                    .num_extra = o->num_extra}});
-    for (int i = 0; i < count; i++) {
-        const bench_op *ops = find_group(names[i]);
-        const int num_ops = ops == NULL ? 1 : ops == bench_kernel_ops ? bench_num_kernel_ops : bench_num_module_ops;
-        for (int k = 0; k < num_ops; k++)
-            FF_TRY(run_op(ctx, o, ops == NULL ? find_op(names[i]) : &ops[k]));
-    }
+    for (int w = 0; w < count; w++)
+        for (int g = 0; g < NUM_GROUPS; g++)
+            for (int i = 0; i < *groups[g].count; i++)
+                if (is_meant(&groups[g], &groups[g].ops[i], words[w]))
+                    FF_TRY(run_op(ctx, o, &groups[g].ops[i]));
     return FF_OK;
 }
 
@@ -245,7 +254,7 @@ int main(int argc, char **argv)
         return 0;
     }
     for (int i = 0; i < args.num_positional; i++)
-        if (find_op(args.positional[i]) == NULL && find_group(args.positional[i]) == NULL) {
+        if (!is_known(args.positional[i])) {
             fprintf(stderr, "%s: no operation %s; `%s list` names them\n", program.name, args.positional[i],
                     program.name);
             return 2;
