@@ -1,19 +1,22 @@
 /* collectives.c - scatter, gather, all-gather, all-to-all, reduce-scatter, all-reduce, and their duals on the tape.
  *
- * A tensor is seen as [outer, axis, inner]; a shard is a range of the axis. Everything travels through ff_exchange
- * (comm.h), blocking here; sums run in rank order, so every rank gets the same bits. */
+ * Contents: ranges; transfers; plain arrays; the tape.
+ *
+ * An array is seen as [outer, length, inner] around one axis; a shard is a range of the axis. A transfer packs what is
+ * not contiguous, begins an exchange (comm.h), and its end unpacks or sums; the blocking form is the two in a row. */
 #include "dap/comm.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "tensor/plan.h"
 #include "tensor/pool.h"
 #include "tensor/tape.h"
 
+/* ---- ranges ---- */
+
 typedef struct {
-    int64_t outer, length, inner; /* length: of the axis in this tensor */
+    int64_t outer, length, inner;
 } axis_view;
 
 static axis_view view_axis(const ff_tensor *x, int axis)
@@ -26,6 +29,235 @@ static axis_view view_axis(const ff_tensor *x, int axis)
     return v;
 }
 
+static size_t bytes_of(int64_t floats) { return (size_t)floats * sizeof(float); }
+
+enum { PARALLEL_FROM = 1 << 15 }; /* floats; below, waking the threads costs more than the copy */
+
+/* Entries [first, first + n) of the axis of `whole`, an array [outer, n, inner] of their own = or += or from there. */
+static void take_range(float *part, const float *whole, const axis_view *v, int64_t first, int64_t n)
+{
+    const int64_t run = n * v->inner, stride = v->length * v->inner;
+#pragma omp parallel for schedule(static) if (v->outer * run >= PARALLEL_FROM)
+    for (int64_t o = 0; o < v->outer; o++)
+        memcpy(part + o * run, whole + o * stride + first * v->inner, bytes_of(run));
+}
+
+static void put_range(float *whole, const float *part, const axis_view *v, int64_t first, int64_t n, bool add)
+{
+    const int64_t run = n * v->inner, stride = v->length * v->inner;
+#pragma omp parallel for schedule(static) if (v->outer * run >= PARALLEL_FROM)
+    for (int64_t o = 0; o < v->outer; o++) {
+        float *to = whole + o * stride + first * v->inner;
+        if (!add)
+            memcpy(to, part + o * run, bytes_of(run));
+        else
+            for (int64_t i = 0; i < run; i++)
+                to[i] += part[o * run + i];
+    }
+}
+
+/* ---- transfers ---- */
+
+typedef enum { UNPACK_NOTHING, UNPACK_RANGES, UNPACK_SUM } unpack_kind;
+
+typedef struct {
+    ff_exchange_handle *handle;
+    void *packed, *received; /* scratch; NULL where arrays are exchanged in place */
+    unpack_kind unpack;
+    float *out;
+    axis_view view;   /* RANGES: of out, whole along its axis */
+    const float *own; /* SUM: this rank's contribution to its own part, of `size` floats */
+    int64_t size;
+    bool add; /* into out */
+} transfer;
+
+typedef struct {
+    const char *name;
+    bool backward;
+    double bytes_moved; /* arrays read and written once */
+} transfer_record;
+
+static void transfer_begin(ff_ctx *ctx, transfer *t, const transfer_record *record)
+{
+    t->handle = ff_exchange_begin(ctx, record->name, record->backward, record->bytes_moved);
+}
+
+/* out = or += sum over ranks, in their order, of the parts received. */
+static void sum_parts(const ff_ctx *ctx, const transfer *t)
+{
+    const int rank = ff_dap_rank(ctx), size = ff_comm_own_only(ctx) ? 0 : ff_dap_size(ctx);
+    const float *received = t->received;
+#pragma omp parallel for schedule(static) if (t->size >= PARALLEL_FROM)
+    for (int64_t i = 0; i < t->size; i++) {
+        float sum = size == 0 ? t->own[i] : 0.0f;
+        for (int r = 0; r < size; r++)
+            sum += r == rank ? t->own[i] : received[(r - (r > rank)) * t->size + i];
+        t->out[i] = t->add ? t->out[i] + sum : sum;
+    }
+}
+
+static void transfer_end(ff_ctx *ctx, transfer *t)
+{
+    const int size = ff_dap_size(ctx);
+    (void)ff_exchange_end(ctx, t->handle); /* a failure stays in ctx */
+    if (ff_computing(ctx) && t->unpack == UNPACK_SUM)
+        sum_parts(ctx, t);
+    for (int r = 0; r < size && ff_computing(ctx) && t->unpack == UNPACK_RANGES; r++) {
+        const int64_t first = ff_shard_first(t->view.length, r, size), n = ff_shard_length(t->view.length, r, size);
+        put_range(t->out, (const float *)t->received + t->view.outer * first * t->view.inner, &t->view, first, n, t->add);
+    }
+    ff_scratch_end(ctx, t->received);
+    ff_scratch_end(ctx, t->packed);
+}
+
+/* Receive every rank's shard along `view` of out, into place where that is contiguous. */
+static void receive_shards(ff_ctx *ctx, transfer *t, float *out, const axis_view *view, bool add)
+{
+    const int size = ff_dap_size(ctx);
+    const bool in_place = view->outer == 1 && !add;
+    ff_exchange_part *parts = ff_exchange_parts(ctx);
+    t->unpack = in_place ? UNPACK_NOTHING : UNPACK_RANGES;
+    t->out = out;
+    t->view = *view;
+    t->add = add;
+    t->received = in_place ? NULL : ff_scratch_begin(ctx, bytes_of(view->outer * view->length * view->inner));
+    float *to = in_place ? out : t->received;
+    for (int r = 0; r < size && ctx->status == FF_OK; r++) {
+        const int64_t n = view->outer * ff_shard_length(view->length, r, size) * view->inner;
+        parts[r].receive = to;
+        parts[r].receive_bytes = bytes_of(n);
+        to += n;
+    }
+}
+
+/* Send every rank its shard along `view` of `in`, packed where it is not contiguous. */
+static void send_shards(ff_ctx *ctx, transfer *t, const float *in, const axis_view *view)
+{
+    const int size = ff_dap_size(ctx);
+    const bool in_place = view->outer == 1;
+    ff_exchange_part *parts = ff_exchange_parts(ctx);
+    t->packed = in_place ? NULL : ff_scratch_begin(ctx, bytes_of(view->outer * view->length * view->inner));
+    float *packed = t->packed;
+    for (int64_t r = 0, at = 0; r < size && ctx->status == FF_OK; r++) {
+        const int64_t first = ff_shard_first(view->length, (int)r, size), n = ff_shard_length(view->length, (int)r, size);
+        if (!in_place && ff_computing(ctx))
+            take_range(packed + at, in, view, first, n);
+        parts[r].send = (in_place ? in : packed) + at;
+        parts[r].send_bytes = bytes_of(view->outer * n * view->inner);
+        at += view->outer * n * view->inner;
+    }
+}
+
+/* out (whole along view's axis) = or += the ranks' shards */
+static void gather_begin(ff_ctx *ctx, transfer *t, float *out, const float *local, const axis_view *view, bool add,
+                         const transfer_record *record)
+{
+    const int rank = ff_dap_rank(ctx), size = ff_dap_size(ctx);
+    *t = (transfer){.handle = NULL};
+    receive_shards(ctx, t, out, view, add);
+    ff_exchange_part *parts = ff_exchange_parts(ctx);
+    for (int r = 0; r < size; r++) {
+        parts[r].send = local;
+        parts[r].send_bytes = bytes_of(view->outer * ff_shard_length(view->length, rank, size) * view->inner);
+    }
+    transfer_begin(ctx, t, record);
+}
+
+/* local = or += sum over ranks of this rank's shard of their `whole` */
+static void reduce_begin(ff_ctx *ctx, transfer *t, float *local, const float *whole, const axis_view *view, bool add,
+                         const transfer_record *record)
+{
+    const int rank = ff_dap_rank(ctx), size = ff_dap_size(ctx);
+    *t = (transfer){.unpack = UNPACK_SUM, .out = local, .add = add};
+    t->size = view->outer * ff_shard_length(view->length, rank, size) * view->inner;
+    send_shards(ctx, t, whole, view);
+    t->received = ff_scratch_begin(ctx, bytes_of(t->size * (size - 1)));
+    ff_exchange_part *parts = ff_exchange_parts(ctx);
+    for (int r = 0; r < size && ctx->status == FF_OK; r++) {
+        parts[r].receive = (float *)t->received + (r - (r > rank)) * t->size;
+        parts[r].receive_bytes = bytes_of(t->size);
+    }
+    t->own = parts[rank].send;
+    parts[rank].receive = (void *)(uintptr_t)parts[rank].send; /* one place: nothing is copied */
+    transfer_begin(ctx, t, record);
+}
+
+/* out: whole along `from`, a shard along `to`; in: a shard along `from`, whole along `to` */
+static void all_to_all_begin(ff_ctx *ctx, transfer *t, ff_tensor *out, const ff_tensor *in, int from, int to, bool add,
+                             const transfer_record *record)
+{
+    const axis_view receive = ctx->status == FF_OK ? view_axis(out, from) : (axis_view){0, 0, 0};
+    const axis_view send = ctx->status == FF_OK ? view_axis(in, to) : (axis_view){0, 0, 0};
+    *t = (transfer){.handle = NULL};
+    send_shards(ctx, t, ff_data(in), &send);
+    receive_shards(ctx, t, ff_data(out), &receive, add);
+    transfer_begin(ctx, t, record);
+}
+
+/* ---- plain arrays ---- */
+
+ff_status ff_dap_all_reduce(ff_ctx *ctx, float *data, int64_t n)
+{
+    const int rank = ff_dap_rank(ctx), size = ff_dap_size(ctx);
+    if (size == 1 || ctx->status != FF_OK)
+        return ctx->status;
+    const axis_view view = {1, n, 1};
+    const transfer_record record = {"all_reduce", true, (double)bytes_of(n)};
+    transfer t;
+    float *own = data + ff_shard_first(n, rank, size);
+    reduce_begin(ctx, &t, own, data, &view, false, &record);
+    transfer_end(ctx, &t);
+    gather_begin(ctx, &t, data, own, &view, false, &record);
+    transfer_end(ctx, &t);
+    return ctx->status;
+}
+
+ff_status ff_dap_all_gather_bytes(ff_ctx *ctx, void *out, const void *local, int64_t length, size_t unit_bytes)
+{
+    const int rank = ff_dap_rank(ctx), size = ff_dap_size(ctx);
+    const size_t own = (size_t)ff_shard_length(length, rank, size) * unit_bytes;
+    if (ctx->status != FF_OK)
+        return ctx->status;
+    if (size == 1) {
+        if (ff_computing(ctx) && own > 0)
+            memcpy(out, local, own);
+        return FF_OK;
+    }
+    ff_exchange_part *parts = ff_exchange_parts(ctx);
+    for (int r = 0; r < size; r++) {
+        parts[r].send = local;
+        parts[r].send_bytes = own;
+        parts[r].receive = (char *)out + (size_t)ff_shard_first(length, r, size) * unit_bytes;
+        parts[r].receive_bytes = (size_t)ff_shard_length(length, r, size) * unit_bytes;
+    }
+    return ff_exchange_end(ctx, ff_exchange_begin(ctx, "all_gather_operand", false,
+                                                  (double)own + (double)length * (double)unit_bytes));
+}
+
+ff_status ff_dap_reduce_scatter(ff_ctx *ctx, float *local, const float *full, int64_t length, int64_t unit)
+{
+    if (ctx->status != FF_OK)
+        return ctx->status;
+    if (ff_dap_size(ctx) == 1) {
+        if (ff_computing(ctx) && length * unit > 0)
+            memcpy(local, full, bytes_of(length * unit));
+        return FF_OK;
+    }
+    const axis_view view = {1, length, unit};
+    const transfer_record record = {"reduce_scatter", true, (double)bytes_of(length * unit)};
+    transfer t;
+    reduce_begin(ctx, &t, local, full, &view, false, &record);
+    transfer_end(ctx, &t);
+    return ctx->status;
+}
+
+/* ---- the tape ---- */
+
+typedef struct {
+    int axis, to;
+    int64_t total;
+} node_args;
+
 static ff_tensor *create_with(ff_ctx *ctx, const ff_tensor *x, int axis, int64_t length)
 {
     int64_t shape[FF_MAX_DIMS];
@@ -34,243 +266,35 @@ static ff_tensor *create_with(ff_ctx *ctx, const ff_tensor *x, int axis, int64_t
     return ff_tensor_create(ctx, x->ndim, shape);
 }
 
-/* Copy (or add) entries [from, from + n) of src's axis to [to, ..) of dst's. */
-static void copy_range(float *dst, int64_t dst_length, int64_t to, const float *src, int64_t src_length, int64_t from, int64_t n,
-                       int64_t outer, int64_t inner, bool add)
+/* Gradient of x for something that writes all of it: *fresh when it is new, and then not cleared. */
+static ff_tensor *grad_to_write(ff_ctx *ctx, ff_tensor *x, bool *fresh)
 {
-    for (int64_t o = 0; o < outer; o++) {
-        float *d = dst + (o * dst_length + to) * inner;
-        const float *s = src + (o * src_length + from) * inner;
-        if (!add)
-            memcpy(d, s, (size_t)(n * inner) * sizeof *d);
-        else
-            for (int64_t i = 0; i < n * inner; i++)
-                d[i] += s[i];
-    }
+    *fresh = x->grad == NULL;
+    if (ctx->status != FF_OK || !x->requires_grad)
+        return NULL;
+    if (*fresh)
+        x->grad = ff_tensor_create(ctx, x->ndim, x->shape);
+    return x->grad;
 }
 
-/* Per-rank pointers and sizes of one exchange, in one scratch block. */
-typedef struct {
-    const void **send;
-    void **receive;
-    size_t *send_bytes, *receive_bytes;
-    void *block;
-} lists;
-
-static bool make_lists(ff_ctx *ctx, lists *l, int size)
+static transfer_record record_of(const char *name, bool backward, const ff_tensor *a, const ff_tensor *b)
 {
-    l->block = ctx->status == FF_OK ? calloc((size_t)size * 4, sizeof(void *) > sizeof(size_t) ? sizeof(void *) : sizeof(size_t)) : NULL;
-    if (l->block == NULL) {
-        if (ctx->status == FF_OK)
-            FF_FAIL(ctx, FF_ERR_MEM, "out of memory for a collective over %d ranks", size);
-        return false;
-    }
-    l->send = l->block;
-    l->receive = (void **)(l->send + size);
-    l->send_bytes = (size_t *)(void *)(l->receive + size);
-    l->receive_bytes = l->send_bytes + size;
-    return true;
-}
-
-static void run_lists(ff_ctx *ctx, const lists *l)
-{
-    const ff_exchange x = {l->send, l->send_bytes, l->receive, l->receive_bytes};
-    (void)ff_exchange_run(ctx, &x); /* a failure stays in ctx */
-}
-
-/* ---- on plain arrays ---- */
-
-/* whole [outer, total, inner] (+)= the shards of all ranks along the axis */
-static void gather_axis(ff_ctx *ctx, float *whole, const float *local, int64_t outer, int64_t total, int64_t inner, bool add)
-{
-    const int rank = ff_dap_rank(ctx), size = ff_dap_size(ctx);
-    lists l;
-    if (!make_lists(ctx, &l, size))
-        return;
-    const bool direct = outer == 1 && !add;
-    float *buffer = direct ? whole : ff_scratch_begin(ctx, (size_t)(outer * total * inner) * sizeof *buffer);
-    for (int r = 0; r < size; r++) {
-        l.send[r] = local;
-        l.send_bytes[r] = (size_t)(outer * ff_shard_length(total, rank, size) * inner) * sizeof(float);
-        l.receive[r] = buffer + outer * ff_shard_first(total, r, size) * inner;
-        l.receive_bytes[r] = (size_t)(outer * ff_shard_length(total, r, size) * inner) * sizeof(float);
-    }
-    if (ctx->status == FF_OK)
-        run_lists(ctx, &l);
-    if (!direct && ctx->status == FF_OK)
-        for (int r = 0; r < size; r++)
-            copy_range(whole, total, ff_shard_first(total, r, size), l.receive[r], ff_shard_length(total, r, size), 0,
-                       ff_shard_length(total, r, size), outer, inner, add);
-    if (!direct)
-        ff_scratch_end(ctx, buffer);
-    free(l.block);
-}
-
-/* local += sum over ranks of their `whole`, this rank's shard of the axis */
-static void reduce_scatter_axis(ff_ctx *ctx, float *local, const float *whole, int64_t outer, int64_t total, int64_t inner)
-{
-    const int rank = ff_dap_rank(ctx), size = ff_dap_size(ctx);
-    const int64_t own = outer * ff_shard_length(total, rank, size) * inner;
-    lists l;
-    if (!make_lists(ctx, &l, size))
-        return;
-    float *packed = outer == 1 ? NULL : ff_scratch_begin(ctx, (size_t)(outer * total * inner) * sizeof *packed);
-    float *received = ff_scratch_begin(ctx, (size_t)(own * size) * sizeof *received);
-    for (int r = 0; r < size && ctx->status == FF_OK; r++) {
-        const int64_t first = ff_shard_first(total, r, size), n = ff_shard_length(total, r, size);
-        const float *block = whole + first * inner;
-        if (packed != NULL) {
-            copy_range(packed + outer * first * inner, n, 0, whole, total, first, n, outer, inner, false);
-            block = packed + outer * first * inner;
-        }
-        l.send[r] = block;
-        l.send_bytes[r] = (size_t)(outer * n * inner) * sizeof(float);
-        l.receive[r] = received + r * own;
-        l.receive_bytes[r] = (size_t)own * sizeof(float);
-    }
-    if (ctx->status == FF_OK)
-        run_lists(ctx, &l);
-    for (int r = 0; r < size && ctx->status == FF_OK; r++)
-        for (int64_t i = 0; i < own; i++)
-            local[i] += received[r * own + i];
-    ff_scratch_end(ctx, received);
-    ff_scratch_end(ctx, packed);
-    free(l.block);
-}
-
-/* out: whole along `from`, shard along `to`; in: shard along `from`, whole along `to`. Axes of the same array. */
-static void all_to_all_axes(ff_ctx *ctx, ff_tensor *out, const ff_tensor *in, int from, int to, bool add)
-{
-    const int size = ff_dap_size(ctx);
-    const axis_view in_to = view_axis(in, to), out_from = view_axis(out, from);
-    const int64_t total_to = in->shape[to], total_from = out->shape[from];
-    lists l;
-    if (!make_lists(ctx, &l, size))
-        return;
-    float *send = ff_scratch_begin(ctx, in->bytes), *receive = ff_scratch_begin(ctx, out->bytes);
-    int64_t at = 0, back = 0;
-    for (int r = 0; r < size && ctx->status == FF_OK; r++) {
-        const int64_t n = ff_shard_length(total_to, r, size), count = in_to.outer * n * in_to.inner;
-        copy_range(send + at, n, 0, ff_data(in), total_to, ff_shard_first(total_to, r, size), n, in_to.outer, in_to.inner, false);
-        l.send[r] = send + at;
-        l.send_bytes[r] = (size_t)count * sizeof(float);
-        at += count;
-        const int64_t m = out_from.outer * ff_shard_length(total_from, r, size) * out_from.inner;
-        l.receive[r] = receive + back;
-        l.receive_bytes[r] = (size_t)m * sizeof(float);
-        back += m;
-    }
-    if (ctx->status == FF_OK)
-        run_lists(ctx, &l);
-    for (int r = 0; r < size && ctx->status == FF_OK; r++) {
-        const int64_t n = ff_shard_length(total_from, r, size);
-        copy_range(ff_data(out), total_from, ff_shard_first(total_from, r, size), l.receive[r], n, 0, n, out_from.outer,
-                   out_from.inner, add);
-    }
-    ff_scratch_end(ctx, receive);
-    ff_scratch_end(ctx, send);
-    free(l.block);
-}
-
-ff_status ff_dap_all_reduce(ff_ctx *ctx, float *data, int64_t n)
-{
-    const int size = ff_dap_size(ctx);
-    if (size == 1 || ctx->status != FF_OK)
-        return ctx->status;
-    ff_plan_add(ctx, "all_reduce", true, 0, 0, 0, 2.0 * (size - 1) / size * 4.0 * (double)n);
-    if (!ff_computing(ctx))
-        return ctx->status;
-    const int64_t own = ff_shard_length(n, ff_dap_rank(ctx), size);
-    float *sum = ff_scratch_begin(ctx, (size_t)(own + 1) * sizeof *sum);
-    if (sum != NULL) {
-        memset(sum, 0, (size_t)own * sizeof *sum);
-        reduce_scatter_axis(ctx, sum, data, 1, n, 1);
-        gather_axis(ctx, data, sum, 1, n, 1, false);
-    }
-    ff_scratch_end(ctx, sum);
-    return ctx->status;
-}
-
-ff_status ff_dap_all_gather_bytes(ff_ctx *ctx, const void *local, size_t local_bytes, void *out, const size_t *bytes)
-{
-    const int size = ff_dap_size(ctx);
-    if (ctx->status != FF_OK)
-        return ctx->status;
-    if (size == 1) {
-        memcpy(out, local, local_bytes);
-        return FF_OK;
-    }
-    lists l;
-    if (!make_lists(ctx, &l, size))
-        return ctx->status;
-    size_t at = 0;
-    for (int r = 0; r < size; r++) {
-        l.send[r] = local;
-        l.send_bytes[r] = local_bytes;
-        l.receive[r] = (char *)out + at;
-        l.receive_bytes[r] = bytes[r];
-        at += bytes[r];
-    }
-    run_lists(ctx, &l);
-    free(l.block);
-    return ctx->status;
-}
-
-ff_status ff_dap_reduce_scatter(ff_ctx *ctx, const float *full, const int64_t *counts, float *local)
-{
-    const int rank = ff_dap_rank(ctx), size = ff_dap_size(ctx);
-    if (ctx->status != FF_OK)
-        return ctx->status;
-    if (size == 1) {
-        memcpy(local, full, (size_t)counts[0] * sizeof *local);
-        return FF_OK;
-    }
-    lists l;
-    if (!make_lists(ctx, &l, size))
-        return ctx->status;
-    float *received = ff_scratch_begin(ctx, (size_t)(counts[rank] * size + 1) * sizeof *received);
-    for (int64_t r = 0, at = 0; r < size && ctx->status == FF_OK; at += counts[r++]) {
-        l.send[r] = full + at;
-        l.send_bytes[r] = (size_t)counts[r] * sizeof(float);
-        l.receive[r] = received + r * counts[rank];
-        l.receive_bytes[r] = (size_t)counts[rank] * sizeof(float);
-    }
-    if (ctx->status == FF_OK)
-        run_lists(ctx, &l);
-    for (int64_t i = 0; i < counts[rank] && ctx->status == FF_OK; i++) {
-        float sum = 0;
-        for (int r = 0; r < size; r++)
-            sum += received[r * counts[rank] + i];
-        local[i] = sum;
-    }
-    ff_scratch_end(ctx, received);
-    free(l.block);
-    return ctx->status;
-}
-
-/* ---- on the tape ---- */
-
-typedef struct {
-    int axis, to;
-    int64_t total;
-} node_args;
-
-static double sent(const ff_ctx *ctx, const ff_tensor *whole)
-{
-    const double size = ff_dap_size(ctx);
-    return whole == NULL ? 0 : (size - 1) / size * (double)whole->bytes;
+    return (transfer_record){name, backward, a == NULL || b == NULL ? 0.0 : (double)(a->bytes + b->bytes)};
 }
 
 static void scatter_backward(ff_ctx *ctx, ff_node *node)
 {
     node_args a;
     memcpy(&a, node->args, sizeof a);
-    ff_tensor *grad = ff_tensor_grad(ctx, node->inputs[0]), *out = node->outputs[0];
-    ff_plan_add(ctx, "scatter", true, 0, 0, 0, sent(ctx, node->inputs[0]));
-    if (grad == NULL || !ff_computing(ctx))
+    bool fresh;
+    ff_tensor *x = node->inputs[0], *out = node->outputs[0], *grad = grad_to_write(ctx, x, &fresh);
+    if (grad == NULL)
         return;
-    const axis_view v = view_axis(node->inputs[0], a.axis);
-    gather_axis(ctx, ff_data(grad), ff_data(out->grad), v.outer, v.length, v.inner, true);
+    const axis_view view = view_axis(x, a.axis);
+    const transfer_record record = record_of(node->name, true, x, out);
+    transfer t;
+    gather_begin(ctx, &t, ff_data(grad), ff_data(out->grad), &view, !fresh, &record);
+    transfer_end(ctx, &t);
 }
 
 ff_tensor *ff_dap_scatter(ff_ctx *ctx, ff_tensor *x, int axis)
@@ -280,13 +304,14 @@ ff_tensor *ff_dap_scatter(ff_ctx *ctx, ff_tensor *x, int axis)
         return NULL;
     if (size == 1)
         return ff_tensor_retain(x);
-    const axis_view v = view_axis(x, axis);
-    const int64_t n = ff_shard_length(v.length, rank, size);
+    const axis_view view = view_axis(x, axis);
+    const int64_t n = ff_shard_length(view.length, rank, size);
     ff_tensor *out = create_with(ctx, x, axis, n);
-    ff_plan_add(ctx, "scatter", false, 0, 0, 0, 0);
     if (ff_computing(ctx))
-        copy_range(ff_data(out), n, 0, ff_data(x), v.length, ff_shard_first(v.length, rank, size), n, v.outer, v.inner, false);
-    const node_args a = {axis, 0, v.length};
+        take_range(ff_data(out), ff_data(x), &view, ff_shard_first(view.length, rank, size), n);
+    if (out != NULL)
+        ff_plan_add(ctx, "scatter", false, 0, 2.0 * (double)out->bytes, 0, 0);
+    const node_args a = {axis, 0, view.length};
     if (ff_recording(ctx, &x, 1))
         ff_tape_add(ctx, "scatter", scatter_backward, &x, 1, &out, 1, NULL, 0, &a, sizeof a);
     return out;
@@ -300,11 +325,13 @@ static ff_tensor *gather(ff_ctx *ctx, ff_tensor *x, int axis, int64_t total, con
         return ff_tensor_retain(x);
     assert(x->shape[axis] == ff_shard_length(total, ff_dap_rank(ctx), ff_dap_size(ctx)));
     ff_tensor *out = create_with(ctx, x, axis, total);
-    ff_plan_add(ctx, name, false, 0, 0, 0, sent(ctx, out));
-    if (ff_computing(ctx)) {
-        const axis_view v = view_axis(out, axis);
-        gather_axis(ctx, ff_data(out), ff_data(x), v.outer, total, v.inner, false);
-    }
+    if (out == NULL)
+        return NULL;
+    const axis_view view = view_axis(out, axis);
+    const transfer_record record = record_of(name, false, x, out);
+    transfer t;
+    gather_begin(ctx, &t, ff_data(out), ff_data(x), &view, false, &record);
+    transfer_end(ctx, &t);
     const node_args a = {axis, 0, total};
     if (ff_recording(ctx, &x, 1))
         ff_tape_add(ctx, name, backward, &x, 1, &out, 1, NULL, 0, &a, sizeof a);
@@ -316,12 +343,17 @@ static void gather_replicated_backward(ff_ctx *ctx, ff_node *node)
     node_args a;
     memcpy(&a, node->args, sizeof a);
     const int rank = ff_dap_rank(ctx), size = ff_dap_size(ctx);
-    ff_tensor *grad = ff_tensor_grad(ctx, node->inputs[0]);
-    if (grad == NULL || !ff_computing(ctx))
+    ff_tensor *out = node->outputs[0], *grad = ff_tensor_grad(ctx, node->inputs[0]);
+    if (grad == NULL)
         return;
-    const axis_view v = view_axis(node->inputs[0], a.axis);
-    copy_range(ff_data(grad), v.length, 0, ff_data(node->outputs[0]->grad), a.total, ff_shard_first(a.total, rank, size), v.length,
-               v.outer, v.inner, true);
+    ff_plan_add(ctx, node->name, true, 0, 3.0 * (double)grad->bytes, 0, 0);
+    if (!ff_computing(ctx))
+        return;
+    const axis_view view = view_axis(out, a.axis);
+    const int64_t first = ff_shard_first(a.total, rank, size), run = grad->shape[a.axis] * view.inner;
+    for (int64_t o = 0; o < view.outer; o++)
+        for (int64_t i = 0; i < run; i++)
+            ff_data(grad)[o * run + i] += ff_data(out->grad)[(o * a.total + first) * view.inner + i];
 }
 
 ff_tensor *ff_dap_gather_replicated(ff_ctx *ctx, ff_tensor *x, int axis, int64_t total)
@@ -333,12 +365,15 @@ static void all_gather_backward(ff_ctx *ctx, ff_node *node)
 {
     node_args a;
     memcpy(&a, node->args, sizeof a);
-    ff_tensor *grad = ff_tensor_grad(ctx, node->inputs[0]);
-    ff_plan_add(ctx, "all_gather", true, 0, 0, 0, sent(ctx, node->outputs[0]));
-    if (!ff_computing(ctx) || grad == NULL)
+    bool fresh;
+    ff_tensor *x = node->inputs[0], *out = node->outputs[0], *grad = grad_to_write(ctx, x, &fresh);
+    if (grad == NULL)
         return;
-    const axis_view v = view_axis(node->outputs[0], a.axis);
-    reduce_scatter_axis(ctx, ff_data(grad), ff_data(node->outputs[0]->grad), v.outer, a.total, v.inner);
+    const axis_view view = view_axis(out, a.axis);
+    const transfer_record record = record_of(node->name, true, x, out);
+    transfer t;
+    reduce_begin(ctx, &t, ff_data(grad), ff_data(out->grad), &view, !fresh, &record);
+    transfer_end(ctx, &t);
 }
 
 ff_tensor *ff_dap_all_gather(ff_ctx *ctx, ff_tensor *x, int axis, int64_t total)
@@ -350,15 +385,14 @@ static void all_to_all_backward(ff_ctx *ctx, ff_node *node)
 {
     node_args a;
     memcpy(&a, node->args, sizeof a);
-    ff_tensor *x = node->inputs[0], *out = node->outputs[0];
-    ff_plan_add(ctx, "all_to_all", true, 0, 0, 0, sent(ctx, x));
-    if (!x->requires_grad)
+    bool fresh;
+    ff_tensor *x = node->inputs[0], *out = node->outputs[0], *grad = grad_to_write(ctx, x, &fresh);
+    if (grad == NULL)
         return;
-    const bool fresh = x->grad == NULL;
-    if (fresh && ctx->status == FF_OK)
-        x->grad = ff_tensor_create(ctx, x->ndim, x->shape);
-    if (ff_computing(ctx))
-        all_to_all_axes(ctx, x->grad, out->grad, a.to, a.axis, !fresh);
+    const transfer_record record = record_of(node->name, true, x, out);
+    transfer t;
+    all_to_all_begin(ctx, &t, grad, out->grad, a.to, a.axis, !fresh, &record);
+    transfer_end(ctx, &t);
 }
 
 ff_tensor *ff_dap_all_to_all(ff_ctx *ctx, ff_tensor *x, int from, int64_t total_from, int to, int64_t total_to)
@@ -376,9 +410,10 @@ ff_tensor *ff_dap_all_to_all(ff_ctx *ctx, ff_tensor *x, int from, int64_t total_
     shape[from] = total_from;
     shape[to] = ff_shard_length(total_to, rank, size);
     ff_tensor *out = ff_tensor_create(ctx, x->ndim, shape);
-    ff_plan_add(ctx, "all_to_all", false, 0, 0, 0, sent(ctx, x));
-    if (ff_computing(ctx))
-        all_to_all_axes(ctx, out, x, from, to, false);
+    const transfer_record record = record_of("all_to_all", false, x, out);
+    transfer t;
+    all_to_all_begin(ctx, &t, out, x, from, to, false, &record);
+    transfer_end(ctx, &t);
     const node_args a = {from, to, total_from};
     if (ff_recording(ctx, &x, 1))
         ff_tape_add(ctx, "all_to_all", all_to_all_backward, &x, 1, &out, 1, NULL, 0, &a, sizeof a);

@@ -1,19 +1,23 @@
 /* comm.c - the process group over MPI; mpi.h appears in this file only.
  *
- * Contents: shards; group; exchange; agreement on failures.
+ * Contents: shards; group; exchange; failure.
  *
- * A rank that fails stops calling collectives and goes to ff_dap_agree, which tells everybody with TAG_FAILED; ranks waiting
- * in an exchange look for that message while they wait, so nobody waits for ever. */
+ * Failure. Data and agreement travel on two communicators. A rank that fails sends TAG_FAILED to all in ff_dap_agree;
+ * ranks that wait in an exchange look for that message meanwhile. Whoever knows of a failure drains once: it cancels its
+ * receives, takes in whatever the others still send, and goes on until its own sends are taken in too and all ranks have
+ * come. Buffers are in use until then, and nobody is left waiting. */
 #include "dap/comm.h"
 
 #include <assert.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "tensor/plan.h"
+
 #ifdef FF_HAVE_MPI
 #include <mpi.h>
+#include <sched.h>
 #endif
 
 int64_t ff_shard_length(int64_t n, int rank, int size) { return n / size + (rank < n % size ? 1 : 0); }
@@ -21,25 +25,83 @@ int64_t ff_shard_first(int64_t n, int rank, int size) { return n / size * rank +
 
 struct ff_comm {
     int rank, size;
-    bool agreed_failure; /* everybody knows that the run failed */
+    bool planned;  /* from ff_dap_init_plan: there are no other ranks */
+    bool own_only; /* see comm.h */
+    double bytes_sent;
+    ff_exchange_part *parts; /* [size] */
 #ifdef FF_HAVE_MPI
-    MPI_Comm mpi;
+    MPI_Comm data, control;
+    bool heard;   /* the failure of this rank only echoes another rank's */
+    bool drained; /* everybody knows that the run failed, no message is under way */
+    ff_exchange_handle *live, *spare; /* begun and not ended; for reuse */
 #endif
 };
 
+/* ---- group ---- */
+
 int ff_dap_rank(const ff_ctx *ctx) { return ctx->comm == NULL ? 0 : ctx->comm->rank; }
 int ff_dap_size(const ff_ctx *ctx) { return ctx->comm == NULL ? 1 : ctx->comm->size; }
+double ff_dap_bytes_sent(const ff_ctx *ctx) { return ctx->comm == NULL ? 0 : ctx->comm->bytes_sent; }
+void ff_comm_set_own_only(ff_ctx *ctx, bool own_only) { ctx->comm->own_only = own_only; }
+bool ff_comm_own_only(const ff_ctx *ctx) { return ctx->comm->own_only; }
+ff_exchange_part *ff_exchange_parts(ff_ctx *ctx) { return ctx->comm->parts; }
 
-/* Number of ranks the launcher started, 0 when there is none. */
-static int launched_ranks(void)
+static void destroy(ff_ctx *ctx)
 {
-    const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE", "MPI_LOCALNRANKS"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const char *value = getenv(names[i]);
+    free(ctx->comm->parts);
+    free(ctx->comm);
+    ctx->comm = NULL;
+}
+
+static ff_status create(ff_ctx *ctx, int rank, int size)
+{
+    ff_comm *comm = calloc(1, sizeof *comm);
+    if (comm != NULL)
+        comm->parts = calloc((size_t)size, sizeof *comm->parts);
+    if (comm == NULL || comm->parts == NULL) {
+        free(comm);
+        return FF_FAIL(ctx, FF_ERR_MEM, "out of memory for a group of %d processes", size);
+    }
+    comm->rank = rank;
+    comm->size = size;
+    ctx->comm = comm;
+    return FF_OK;
+}
+
+ff_status ff_dap_init_plan(ff_ctx *ctx, int rank, int size)
+{
+    if (size < 1 || rank < 0 || rank >= size)
+        return FF_FAIL(ctx, FF_ERR_ARG, "there is no rank %d among %d", rank, size);
+    FF_TRY(create(ctx, rank, size));
+    ctx->comm->planned = true;
+    return FF_OK;
+}
+
+/* How many processes the launcher started; 0 when there is none, -1 when it does not say. */
+static int launched_processes(void)
+{
+    const char *const counts[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS"};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        const char *value = getenv(counts[i]);
         if (value != NULL && atoi(value) > 0)
             return atoi(value);
     }
-    return 0;
+    if (getenv("PMIX_RANK") == NULL && getenv("PMI_RANK") == NULL)
+        return 0;
+    const char *step = getenv("SLURM_STEP_NUM_TASKS"); /* srun with PMIx */
+    return step != NULL && atoi(step) > 0 ? atoi(step) : -1;
+}
+
+/* What every exchange does before messages: count and record. */
+static void count_bytes(ff_ctx *ctx, const char *name, bool backward, double bytes_moved)
+{
+    ff_comm *comm = ctx->comm;
+    double sent = 0;
+    for (int r = 0; r < comm->size; r++)
+        sent += r == comm->rank ? 0 : (double)comm->parts[r].send_bytes;
+    ff_plan_add(ctx, name, backward, 0, bytes_moved, 0, sent);
+    if (ff_computing(ctx))
+        comm->bytes_sent += sent;
 }
 
 #ifndef FF_HAVE_MPI
@@ -48,18 +110,32 @@ ff_status ff_dap_init(ff_ctx *ctx, int *argc, char ***argv, int dap_size)
 {
     (void)argc, (void)argv;
     ctx->comm = NULL;
-    if (dap_size > 1 || launched_ranks() > 1)
-        return FF_FAIL(ctx, FF_ERR_UNSUPPORTED, "built without MPI: install libopenmpi-dev and build again, or run one process");
+    if (dap_size > 1 || launched_processes() > 1)
+        return FF_FAIL(ctx, FF_ERR_UNSUPPORTED,
+                       "several processes need MPI, which this program was built without: install libopenmpi-dev and build again");
     return FF_OK;
 }
-void ff_dap_finalize(ff_ctx *ctx) { (void)ctx; }
-ff_status ff_dap_agree(ff_ctx *ctx) { return ctx->status; }
-ff_exchange_handle *ff_exchange_begin(ff_ctx *ctx, const ff_exchange *x)
+
+void ff_dap_finalize(ff_ctx *ctx)
 {
-    (void)ctx, (void)x;
+    if (ctx->comm != NULL)
+        destroy(ctx);
+}
+
+ff_status ff_dap_agree(ff_ctx *ctx) { return ctx->status; }
+
+ff_exchange_handle *ff_exchange_begin(ff_ctx *ctx, const char *name, bool backward, double bytes_moved)
+{
+    if (ctx->status != FF_OK)
+        return NULL;
+    count_bytes(ctx, name, backward, bytes_moved);
+    if (ff_computing(ctx))
+        FF_FAIL(ctx, FF_ERR_UNSUPPORTED, "a group for plan mode cannot exchange anything");
     return NULL;
 }
+
 void ff_exchange_poll(ff_ctx *ctx, ff_exchange_handle *handle) { (void)ctx, (void)handle; }
+
 ff_status ff_exchange_end(ff_ctx *ctx, ff_exchange_handle *handle)
 {
     (void)handle;
@@ -68,7 +144,14 @@ ff_status ff_exchange_end(ff_ctx *ctx, ff_exchange_handle *handle)
 
 #else
 
-enum { TAG_DATA = 1, TAG_OK, TAG_FAILED, CHUNK_BYTES = 1 << 30 };
+enum { TAG_DATA = 1, TAG_OK, TAG_FAILED };
+enum { CHUNK_BYTES = 1 << 30 }; /* MPI counts are ints */
+
+struct ff_exchange_handle {
+    ff_exchange_handle *next;
+    int num_receives, count, capacity;
+    MPI_Request requests[]; /* receives, then sends */
+};
 
 static ff_status check(ff_ctx *ctx, int code, const char *what)
 {
@@ -80,129 +163,223 @@ static ff_status check(ff_ctx *ctx, int code, const char *what)
     return FF_FAIL(ctx, FF_ERR_COMM, "%s failed: %.*s", what, length, text);
 }
 
-ff_status ff_dap_init(ff_ctx *ctx, int *argc, char ***argv, int dap_size)
+static ff_status join(ff_ctx *ctx)
 {
-    ctx->comm = NULL;
-    const int launched = launched_ranks();
-    if (dap_size <= 1 && launched <= 1)
-        return FF_OK;
-    if (dap_size > 1 && launched == 0)
-        return FF_FAIL(ctx, FF_ERR_ARG, "--dap %d needs %d processes: start with mpirun -np %d", dap_size, dap_size, dap_size);
-    int provided = 0, started = 0;
-    MPI_Initialized(&started);
-    if (!started)
-        FF_TRY(check(ctx, MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread"));
-    ff_comm *comm = calloc(1, sizeof *comm);
-    if (comm == NULL)
-        return FF_FAIL(ctx, FF_ERR_MEM, "out of memory for the process group");
-    ctx->comm = comm;
-    comm->size = 1;
-    FF_TRY(check(ctx, MPI_Comm_dup(MPI_COMM_WORLD, &comm->mpi), "MPI_Comm_dup"));
-    MPI_Comm_set_errhandler(comm->mpi, MPI_ERRORS_RETURN);
-    MPI_Comm_rank(comm->mpi, &comm->rank);
-    MPI_Comm_size(comm->mpi, &comm->size);
-    if (comm->size != (dap_size < 1 ? 1 : dap_size))
-        return FF_FAIL(ctx, FF_ERR_ARG, "started as %d processes, but --dap is %d: the two must be equal", comm->size, dap_size);
+    ff_comm *comm = ctx->comm;
+    comm->data = comm->control = MPI_COMM_NULL;
+    FF_TRY(check(ctx, MPI_Comm_dup(MPI_COMM_WORLD, &comm->data), "MPI_Comm_dup"));
+    FF_TRY(check(ctx, MPI_Comm_dup(MPI_COMM_WORLD, &comm->control), "MPI_Comm_dup"));
+    MPI_Comm_set_errhandler(comm->data, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(comm->control, MPI_ERRORS_RETURN);
     return FF_OK;
 }
 
-/* After a failure messages may be left in flight: take them in until every rank has come here. */
-static void drain(ff_comm *comm)
+ff_status ff_dap_init(ff_ctx *ctx, int *argc, char ***argv, int dap_size)
 {
-    MPI_Request barrier;
-    int done = 0;
-    if (MPI_Ibarrier(comm->mpi, &barrier) != MPI_SUCCESS)
-        return;
-    while (!done) {
-        int waiting = 0, bytes = 0;
-        MPI_Status status;
-        if (MPI_Test(&barrier, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS)
-            return;
-        MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm->mpi, &waiting, &status);
-        if (waiting) {
-            MPI_Get_count(&status, MPI_BYTE, &bytes);
-            void *sink = malloc((size_t)bytes + 1);
-            if (sink == NULL)
-                return;
-            MPI_Recv(sink, bytes, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, comm->mpi, MPI_STATUS_IGNORE);
-            free(sink);
-        }
-        sched_yield();
-    }
+    ctx->comm = NULL;
+    const int launched = launched_processes();
+    if (dap_size <= 1 && launched >= 0 && launched <= 1)
+        return FF_OK;
+    if (launched == 0)
+        return FF_FAIL(ctx, FF_ERR_ARG, "--dap %d needs %d processes: start with mpirun -np %d", dap_size, dap_size,
+                       dap_size);
+    int provided = 0, started = 0, rank = 0, size = 1;
+    MPI_Initialized(&started);
+    if (!started)
+        FF_TRY(check(ctx, MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread"));
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    FF_TRY(create(ctx, rank, size));
+    FF_TRY(join(ctx));
+    if (size != (dap_size < 1 ? 1 : dap_size))
+        return FF_FAIL(ctx, FF_ERR_ARG, "started as %d processes, but --dap is %d: the two must be equal", size, dap_size);
+    return FF_OK;
 }
 
 void ff_dap_finalize(ff_ctx *ctx)
 {
     ff_comm *comm = ctx->comm;
-    int started = 0, ended = 0;
-    MPI_Initialized(&started);
-    MPI_Finalized(&ended);
-    if (comm != NULL && started && !ended) {
-        if (comm->agreed_failure)
-            drain(comm);
-        MPI_Comm_free(&comm->mpi);
-        MPI_Finalize();
+    int ended = 0;
+    if (comm == NULL)
+        return;
+    if (!comm->planned) {
+        (void)ff_dap_agree(ctx); /* nobody leaves while another rank could wait for it */
+        MPI_Finalized(&ended);
+        if (!ended) {
+            if (comm->data != MPI_COMM_NULL)
+                MPI_Comm_free(&comm->data);
+            if (comm->control != MPI_COMM_NULL)
+                MPI_Comm_free(&comm->control);
+            MPI_Finalize();
+        }
+        assert(comm->live == NULL);
+        while (comm->spare != NULL) {
+            ff_exchange_handle *next = comm->spare->next;
+            free(comm->spare);
+            comm->spare = next;
+        }
     }
-    free(comm);
-    ctx->comm = NULL;
+    destroy(ctx);
 }
 
 /* ---- exchange ---- */
 
-struct ff_exchange_handle {
-    int count;
-    MPI_Request requests[];
-};
-
 static int64_t chunks_of(size_t bytes) { return (int64_t)((bytes + CHUNK_BYTES - 1) / CHUNK_BYTES); }
 
-ff_exchange_handle *ff_exchange_begin(ff_ctx *ctx, const ff_exchange *x)
+/* A spare handle with room for `capacity` messages, or a new one. */
+static ff_exchange_handle *get_handle(ff_ctx *ctx, int64_t capacity)
 {
     ff_comm *comm = ctx->comm;
-    if (comm == NULL || ctx->status != FF_OK)
-        return NULL;
-    int64_t most = 0;
-    for (int r = 0; r < comm->size; r++)
-        most += r == comm->rank ? 0 : chunks_of(x->send_bytes[r]) + chunks_of(x->receive_bytes[r]);
-    ff_exchange_handle *handle = malloc(sizeof *handle + (size_t)most * sizeof(MPI_Request));
-    if (handle == NULL) {
-        FF_FAIL(ctx, FF_ERR_MEM, "out of memory for %lld messages", (long long)most);
-        return NULL;
-    }
-    handle->count = 0;
-    for (int step = 1; step < comm->size; step++) { /* neighbours first, different for every rank */
-        const int from = (comm->rank - step + comm->size) % comm->size;
-        for (size_t at = 0; at < x->receive_bytes[from]; at += CHUNK_BYTES) {
-            const size_t left = x->receive_bytes[from] - at;
-            (void)check(ctx, MPI_Irecv((char *)x->receive[from] + at, (int)(left < CHUNK_BYTES ? left : CHUNK_BYTES), MPI_BYTE,
-                                       from, TAG_DATA, comm->mpi, &handle->requests[handle->count++]),
-                        "MPI_Irecv");
+    ff_exchange_handle **at = &comm->spare, *handle;
+    while (*at != NULL && (*at)->capacity < capacity)
+        at = &(*at)->next;
+    handle = *at;
+    if (handle != NULL) {
+        *at = handle->next;
+    } else {
+        handle = malloc(sizeof *handle + (size_t)capacity * sizeof(MPI_Request));
+        if (handle == NULL) {
+            FF_FAIL(ctx, FF_ERR_MEM, "out of memory for %lld messages", (long long)capacity);
+            return NULL;
         }
+        handle->capacity = (int)capacity;
     }
-    for (int step = 1; step < comm->size; step++) {
-        const int to = (comm->rank + step) % comm->size;
-        for (size_t at = 0; at < x->send_bytes[to]; at += CHUNK_BYTES) {
-            const size_t left = x->send_bytes[to] - at;
-            (void)check(ctx, MPI_Isend((const char *)x->send[to] + at, (int)(left < CHUNK_BYTES ? left : CHUNK_BYTES), MPI_BYTE, to,
-                                       TAG_DATA, comm->mpi, &handle->requests[handle->count++]),
-                        "MPI_Isend");
-        }
-    }
-    const size_t own = x->send_bytes[comm->rank];
-    assert(own == x->receive_bytes[comm->rank]);
-    if (own > 0 && x->receive[comm->rank] != x->send[comm->rank])
-        memcpy(x->receive[comm->rank], x->send[comm->rank], own);
+    handle->count = handle->num_receives = 0;
+    handle->next = comm->live;
+    comm->live = handle;
     return handle;
 }
 
-/* A failure message from another rank ends the wait. */
+static void put_handle(ff_comm *comm, ff_exchange_handle *handle)
+{
+    ff_exchange_handle **at = &comm->live;
+    while (*at != handle)
+        at = &(*at)->next;
+    *at = handle->next;
+    handle->next = comm->spare;
+    comm->spare = handle;
+}
+
+static void post_receives(ff_ctx *ctx, ff_exchange_handle *handle, int from)
+{
+    const ff_exchange_part *part = &ctx->comm->parts[from];
+    for (size_t at = 0; at < part->receive_bytes && ctx->status == FF_OK; at += CHUNK_BYTES) {
+        const size_t left = part->receive_bytes - at;
+        if (check(ctx, MPI_Irecv((char *)part->receive + at, (int)(left < CHUNK_BYTES ? left : CHUNK_BYTES), MPI_BYTE, from,
+                                 TAG_DATA, ctx->comm->data, &handle->requests[handle->count]),
+                  "MPI_Irecv") == FF_OK)
+            handle->num_receives = ++handle->count;
+    }
+}
+
+static void post_sends(ff_ctx *ctx, ff_exchange_handle *handle, int to)
+{
+    const ff_exchange_part *part = &ctx->comm->parts[to];
+    for (size_t at = 0; at < part->send_bytes && ctx->status == FF_OK; at += CHUNK_BYTES) {
+        const size_t left = part->send_bytes - at;
+        if (check(ctx, MPI_Isend((const char *)part->send + at, (int)(left < CHUNK_BYTES ? left : CHUNK_BYTES), MPI_BYTE, to,
+                                 TAG_DATA, ctx->comm->data, &handle->requests[handle->count]),
+                  "MPI_Isend") == FF_OK)
+            handle->count++;
+    }
+}
+
+ff_exchange_handle *ff_exchange_begin(ff_ctx *ctx, const char *name, bool backward, double bytes_moved)
+{
+    ff_comm *comm = ctx->comm;
+    if (ctx->status != FF_OK)
+        return NULL;
+    if (comm->drained) {
+        FF_FAIL(ctx, FF_ERR_COMM, "the ranks have agreed on a failure before");
+        return NULL;
+    }
+    count_bytes(ctx, name, backward, bytes_moved);
+    if (!ff_computing(ctx))
+        return NULL;
+    if (comm->planned) {
+        FF_FAIL(ctx, FF_ERR_UNSUPPORTED, "a group for plan mode cannot exchange anything");
+        return NULL;
+    }
+    int64_t capacity = 0;
+    for (int r = 0; r < comm->size; r++)
+        capacity += chunks_of(comm->parts[r].send_bytes) + chunks_of(comm->parts[r].receive_bytes);
+    ff_exchange_handle *handle = get_handle(ctx, capacity);
+    if (handle == NULL)
+        return NULL;
+    for (int step = 1; step < comm->size; step++)
+        post_receives(ctx, handle, (comm->rank - step + comm->size) % comm->size);
+    for (int step = 1; step < comm->size; step++) /* every rank begins with another one */
+        post_sends(ctx, handle, (comm->rank + step) % comm->size);
+    const ff_exchange_part *own = &comm->parts[comm->rank];
+    assert(own->send_bytes == own->receive_bytes);
+    if (own->send_bytes > 0 && own->receive != own->send)
+        memcpy(own->receive, own->send, own->send_bytes);
+    return handle;
+}
+
+/* ---- failure ---- */
+
+/* Take in one message that nobody waits for any more. */
+static void take_in(ff_comm *comm)
+{
+    int waiting = 0, bytes = 0;
+    MPI_Status status;
+    MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm->data, &waiting, &status);
+    if (!waiting)
+        return;
+    MPI_Get_count(&status, MPI_BYTE, &bytes);
+    void *sink = malloc((size_t)bytes + 1);
+    if (sink == NULL)
+        return; /* tried again: other ranks give memory back meanwhile */
+    MPI_Recv(sink, bytes, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, comm->data, MPI_STATUS_IGNORE);
+    free(sink);
+}
+
+static bool all_complete(ff_comm *comm)
+{
+    bool all = true;
+    for (ff_exchange_handle *h = comm->live; h != NULL; h = h->next) {
+        int done = 0;
+        MPI_Testall(h->count, h->requests, &done, MPI_STATUSES_IGNORE);
+        all = all && done;
+    }
+    return all;
+}
+
+/* See the head of this file. Handles stay live until their ff_exchange_end, with nothing left to wait for. */
+static void drain(ff_comm *comm)
+{
+    if (comm->drained)
+        return;
+    comm->drained = true;
+    for (ff_exchange_handle *h = comm->live; h != NULL; h = h->next)
+        for (int i = 0; i < h->num_receives; i++)
+            if (h->requests[i] != MPI_REQUEST_NULL)
+                MPI_Cancel(&h->requests[i]);
+    MPI_Request barrier = MPI_REQUEST_NULL;
+    for (int entered = 0, done = 0; !done;) {
+        take_in(comm);
+        if (!entered && all_complete(comm)) {
+            entered = 1;
+            if (MPI_Ibarrier(comm->data, &barrier) != MPI_SUCCESS)
+                return;
+        }
+        if (entered && MPI_Test(&barrier, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS)
+            return;
+        sched_yield();
+    }
+}
+
+/* A failure message from another rank ends the wait. It is left in place for ff_dap_agree. */
 static bool failed_elsewhere(ff_ctx *ctx)
 {
     int waiting = 0;
     MPI_Status status;
-    MPI_Iprobe(MPI_ANY_SOURCE, TAG_FAILED, ctx->comm->mpi, &waiting, &status); /* left in place for ff_dap_agree */
-    if (waiting)
+    MPI_Iprobe(MPI_ANY_SOURCE, TAG_FAILED, ctx->comm->control, &waiting, &status);
+    if (waiting) {
+        ctx->comm->heard = true;
         FF_FAIL(ctx, FF_ERR_COMM, "rank %d failed", status.MPI_SOURCE);
+    }
     return waiting != 0;
 }
 
@@ -215,96 +392,101 @@ void ff_exchange_poll(ff_ctx *ctx, ff_exchange_handle *handle)
 
 ff_status ff_exchange_end(ff_ctx *ctx, ff_exchange_handle *handle)
 {
+    enum { LOOK_EVERY = 256 }; /* tests between two looks for failures: a look costs about as much as a test */
     if (handle == NULL)
         return ctx->status;
-    enum { LOOK_EVERY = 1024 };
     int done = 0;
-    for (int64_t spins = 0; !done && ctx->status == FF_OK; spins++) {
-        if (check(ctx, MPI_Testall(handle->count, handle->requests, &done, MPI_STATUSES_IGNORE), "MPI_Testall") != FF_OK)
+    for (int64_t spins = 1; !done; spins++) {
+        if (ctx->status == FF_OK)
+            (void)check(ctx, MPI_Testall(handle->count, handle->requests, &done, MPI_STATUSES_IGNORE), "MPI_Testall");
+        if (ctx->status != FF_OK) { /* failed since the begin: the others must know before this rank waits for them */
+            (void)ff_dap_agree(ctx);
             break;
-        if (!done && spins % LOOK_EVERY == LOOK_EVERY - 1) {
-            if (failed_elsewhere(ctx))
-                break;
-            sched_yield();
         }
+        if (done || spins % LOOK_EVERY != 0)
+            continue;
+        if (failed_elsewhere(ctx)) {
+            drain(ctx->comm);
+            break;
+        }
+        sched_yield();
     }
-    if (!done) /* given up: receives are cancelled, sends are taken in by the others' drain */
-        for (int i = 0; i < handle->count; i++)
-            if (handle->requests[i] != MPI_REQUEST_NULL) {
-                MPI_Cancel(&handle->requests[i]);
-                MPI_Request_free(&handle->requests[i]);
-            }
-    free(handle);
+    put_handle(ctx->comm, handle);
     return ctx->status;
 }
 
-/* ---- agreement ---- */
-
 typedef struct {
-    int status;
+    int status, echo; /* echo: the rank has only heard of another one's failure */
     char message[FF_MESSAGE_BYTES];
 } report;
+
+/* Receive a rank's report when it has come. */
+static bool get_report(ff_comm *comm, int from, report *r)
+{
+    int waiting = 0;
+    MPI_Status status;
+    MPI_Iprobe(from, MPI_ANY_TAG, comm->control, &waiting, &status);
+    if (waiting)
+        MPI_Recv(r, (int)sizeof *r, MPI_BYTE, from, status.MPI_TAG, comm->control, MPI_STATUS_IGNORE);
+    return waiting != 0;
+}
+
+/* Wait for a report of every other rank. `worst` becomes that of the lowest rank that failed by itself.
+ * @return that rank, comm->size when there is none */
+static int collect_reports(ff_comm *comm, bool *come, report *worst)
+{
+    report other;
+    int culprit = worst->status != FF_OK && !worst->echo ? comm->rank : comm->size;
+    for (int missing = comm->size - 1; missing > 0; sched_yield())
+        for (int r = 0; r < comm->size; r++) {
+            if (r == comm->rank || come[r] || !get_report(comm, r, &other))
+                continue;
+            come[r] = true;
+            missing--;
+            if (other.status == FF_OK)
+                continue;
+            drain(comm); /* others may be in theirs, waiting for this rank */
+            if (!other.echo && r < culprit) {
+                culprit = r;
+                *worst = other;
+            }
+        }
+    return culprit;
+}
 
 ff_status ff_dap_agree(ff_ctx *ctx)
 {
     ff_comm *comm = ctx->comm;
-    if (comm == NULL || comm->size == 1 || comm->agreed_failure)
+    if (comm == NULL || comm->size == 1 || comm->planned || comm->control == MPI_COMM_NULL)
         return ctx->status;
-    report mine = {ctx->status, ""}, other;
-    memcpy(mine.message, ctx->message, sizeof mine.message);
-    const int tag = ctx->status == FF_OK ? TAG_OK : TAG_FAILED;
-    MPI_Request *sends = malloc((size_t)comm->size * sizeof *sends);
+    if (comm->drained && !comm->heard)
+        return ctx->status; /* agreed before */
+    MPI_Request *sends = malloc((size_t)comm->size * (sizeof *sends + sizeof(bool)));
     if (sends == NULL)
-        return FF_FAIL(ctx, FF_ERR_MEM, "out of memory for the agreement of ranks");
-    for (int r = 0; r < comm->size; r++)
-        if (r == comm->rank)
-            sends[r] = MPI_REQUEST_NULL;
-        else
-            MPI_Isend(&mine, (int)sizeof mine, MPI_BYTE, r, tag, comm->mpi, &sends[r]);
-    /* The first failure that is not an echo of another rank's, lowest rank first. */
-    int culprit = mine.status != FF_OK && mine.status != FF_ERR_COMM ? comm->rank : -1, any = mine.status != FF_OK;
-    char text[FF_MESSAGE_BYTES] = "";
-    ff_status code = FF_ERR_COMM;
+        return FF_FAIL(ctx, FF_ERR_MEM, "out of memory for the agreement of %d ranks", comm->size);
+    bool *come = memset(sends + comm->size, 0, (size_t)comm->size * sizeof(bool));
+    report mine = {.status = ctx->status, .echo = comm->heard};
+    memcpy(mine.message, ctx->message, sizeof mine.message);
     for (int r = 0; r < comm->size; r++) {
-        if (r == comm->rank)
-            continue;
-        MPI_Status status;
-        int waiting = 0;
-        while (!waiting) { /* either tag */
-            MPI_Iprobe(r, TAG_OK, comm->mpi, &waiting, &status);
-            if (!waiting)
-                MPI_Iprobe(r, TAG_FAILED, comm->mpi, &waiting, &status);
-            if (!waiting)
-                sched_yield();
-        }
-        MPI_Recv(&other, (int)sizeof other, MPI_BYTE, r, status.MPI_TAG, comm->mpi, MPI_STATUS_IGNORE);
-        if (other.status == FF_OK)
-            continue;
-        any = 1;
-        if (other.status != FF_ERR_COMM && (culprit < 0 || r < culprit)) {
-            culprit = r;
-            code = (ff_status)other.status;
-            memcpy(text, other.message, sizeof text);
-        }
+        sends[r] = MPI_REQUEST_NULL;
+        if (r != comm->rank)
+            MPI_Isend(&mine, (int)sizeof mine, MPI_BYTE, r, mine.status == FF_OK ? TAG_OK : TAG_FAILED, comm->control,
+                      &sends[r]);
     }
+    if (mine.status != FF_OK)
+        drain(comm);
+    report worst = mine;
+    const int culprit = collect_reports(comm, come, &worst);
     MPI_Waitall(comm->size, sends, MPI_STATUSES_IGNORE);
     free(sends);
-    if (any) {
-        comm->agreed_failure = true;
-        if (culprit != comm->rank && culprit >= 0) {
-            ff_context_clear(ctx);
-            FF_FAIL(ctx, code, "rank %d: %.900s", culprit, text);
-        } else if (ctx->status == FF_OK) {
-            FF_FAIL(ctx, FF_ERR_COMM, "another rank failed");
-        }
+    comm->heard = false;
+    if (culprit < comm->size && culprit != comm->rank) {
+        ff_context_clear(ctx); /* an echo, or a failure of a higher rank */
+        FF_FAIL(ctx, (ff_status)worst.status, "rank %d: %.*s", culprit, FF_MESSAGE_BYTES - 1, worst.message);
+    } else if (comm->drained) {
+        FF_FAIL(ctx, FF_ERR_COMM, "communication failed"); /* keeps what is there */
     }
     return ctx->status;
 }
 
 #endif
-
-ff_status ff_exchange_run(ff_ctx *ctx, const ff_exchange *x)
-{
-    ff_exchange_handle *handle = ff_exchange_begin(ctx, x);
-    return ff_exchange_end(ctx, handle);
-}

@@ -4,25 +4,36 @@
 
 #include "dap/dap.h"
 
-/* What one rank sends to and receives from every rank (itself included): arrays of `size` entries. */
+/** What this rank exchanges with one rank (itself included: then the bytes are copied, unless both places are one). */
 typedef struct {
-    const void *const *send;
-    const size_t *send_bytes;
-    void *const *receive;
-    const size_t *receive_bytes;
-} ff_exchange;
+    const void *send;
+    size_t send_bytes;
+    void *receive;
+    size_t receive_bytes;
+} ff_exchange_part;
 
 typedef struct ff_exchange_handle ff_exchange_handle;
 
-/** Start an exchange: all sends and receives are posted, nothing is waited for. NULL on failure (in ctx) or without ranks.
- * All ranks call the same exchanges in the same order. Buffers stay untouched until ff_exchange_end. */
-ff_exchange_handle *ff_exchange_begin(ff_ctx *ctx, const ff_exchange *x);
-/** Let messages move (MPI moves them inside its calls only); call between tiles of other work. */
+/** The list of parts for the next ff_exchange_begin, one a rank, lent. Needs a communicator. */
+ff_exchange_part *ff_exchange_parts(ff_ctx *ctx);
+
+/**
+ * Start an exchange of the parts in the list: all receives and sends are posted, nothing is waited for; the list is free
+ * again, buffers stay untouched until ff_exchange_end. All ranks begin the same exchanges in the same order; several may
+ * be under way. Adds a record of this name to the plan; in plan mode nothing else happens.
+ * @return NULL in plan mode or on failure (in ctx).
+ */
+ff_exchange_handle *ff_exchange_begin(ff_ctx *ctx, const char *name, bool backward, double bytes_moved);
+
+/** Let messages move (MPI moves them inside its calls only): between tiles of other work, from the thread that began. */
 void ff_exchange_poll(ff_ctx *ctx, ff_exchange_handle *handle);
-/** Wait for it. A rank that failed elsewhere ends the wait with its message. NULL is fine. */
+
+/** Wait for it. After a failure, here or on another rank, the buffers are free as well. NULL is fine. */
 ff_status ff_exchange_end(ff_ctx *ctx, ff_exchange_handle *handle);
 
-/** begin and end in a row. */
-ff_status ff_exchange_run(ff_ctx *ctx, const ff_exchange *x);
+/** For tests of the tests: sums over ranks take this rank's own contribution only, the wrong adjoint that treats a gather
+ * as if its result were used on one rank alone. */
+void ff_comm_set_own_only(ff_ctx *ctx, bool own_only);
+bool ff_comm_own_only(const ff_ctx *ctx);
 
 #endif

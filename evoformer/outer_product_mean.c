@@ -32,11 +32,6 @@ static double outer_bytes(const outer_node *n)
            8.0 * (double)n->product.num_res_i * (double)n->num_res * (double)n->w->c_z;
 }
 
-static double right_bytes_sent(const ff_ctx *ctx, const outer_node *n, size_t element_bytes)
-{
-    return ff_shards_bytes_sent(ctx, (size_t)(n->num_res * n->project.num_seq * n->w->c_outer) * element_bytes);
-}
-
 /* ---- the parts both passes use ---- */
 
 /* left [num_res_local, c_outer, num_seq]; right [num_res, num_seq, c_outer], gathered. */
@@ -114,7 +109,7 @@ static void outer_backward(ff_ctx *ctx, ff_node *node)
                                                ff_data(grad_right), ff_data(msa), &n.w->value, &n.project, scratch);
     ff_scratch_end(ctx, scratch);
     ff_module_record(ctx, node->name, true, project_flop(&n) + product_flop(&n), outer_bytes(&n),
-                     recompute ? 0 : ff_module_bytes(node->kept, KEPT_COUNT), right_bytes_sent(ctx, &n, sizeof(float)));
+                     recompute ? 0 : ff_module_bytes(node->kept, KEPT_COUNT), 0);
     ff_tensor_release(grad_left);
     ff_tensor_release(grad_right);
     ff_tensor_release(held);
@@ -180,7 +175,7 @@ static ff_tensor *outer_product_mean_on_table(ff_ctx *ctx, const ff_outer_produc
             kept[i] = NULL;
         }
     ff_module_record(ctx, name, false, project_flop(&n) + product_flop(&n), outer_bytes(&n),
-                     ff_module_bytes(kept, KEPT_COUNT), right_bytes_sent(ctx, &n, k->operand_bytes));
+                     ff_module_bytes(kept, KEPT_COUNT), 0);
     if (recorded)
         ff_tape_add(ctx, name, outer_backward, inputs, 3, &out, 1, kept, KEPT_COUNT, &n, sizeof n);
     return ff_module_end(ctx, pair, out);

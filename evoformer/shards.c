@@ -4,28 +4,13 @@
 
 #include "dap/dap.h"
 
-static void part_sizes(const ff_ctx *ctx, int64_t length, int64_t unit, int64_t *counts)
-{
-    const int size = ff_dap_size(ctx);
-    for (int r = 0; r < size; r++)
-        counts[r] = ff_shard_length(length, r, size) * unit;
-}
-
 ff_tensor *ff_shards_gather_operand(ff_ctx *ctx, ff_tensor *local, int64_t length, int64_t unit)
 {
-    const int size = ff_dap_size(ctx);
-    if (size == 1 || ctx->status != FF_OK)
+    if (ff_dap_size(ctx) == 1 || ctx->status != FF_OK)
         return ff_tensor_retain(local);
     ff_tensor *whole = ff_tensor_create_operand(ctx, FF_SHAPE(length, unit));
-    int64_t *counts = ff_scratch_begin(ctx, (size_t)size * (sizeof *counts + sizeof(size_t)));
-    if (ff_computing(ctx)) {
-        size_t *bytes = (size_t *)(void *)(counts + size);
-        part_sizes(ctx, length, unit, counts);
-        for (int r = 0; r < size; r++)
-            bytes[r] = (size_t)counts[r] * ctx->kernels->operand_bytes;
-        (void)ff_dap_all_gather_bytes(ctx, local->data, local->bytes, whole->data, bytes); /* a failure stays in ctx */
-    }
-    ff_scratch_end(ctx, counts);
+    if (whole != NULL) /* a failure stays in ctx */
+        (void)ff_dap_all_gather_bytes(ctx, whole->data, local->data, length, (size_t)unit * ctx->kernels->operand_bytes);
     return whole;
 }
 
@@ -35,19 +20,8 @@ ff_tensor *ff_shards_reduce(ff_ctx *ctx, ff_tensor *all, int64_t length, int64_t
     if (size == 1 || ctx->status != FF_OK)
         return ff_tensor_retain(all);
     ff_tensor *local = ff_tensor_create(ctx, FF_SHAPE(ff_shard_length(length, ff_dap_rank(ctx), size), unit));
-    int64_t *counts = ff_scratch_begin(ctx, (size_t)size * sizeof *counts);
-    if (ff_computing(ctx)) {
-        part_sizes(ctx, length, unit, counts);
-        (void)ff_dap_reduce_scatter(ctx, ff_data(all), counts, ff_data(local));
-    }
-    ff_scratch_end(ctx, counts);
+    (void)ff_dap_reduce_scatter(ctx, ff_data(local), ff_data(all), length, unit);
     return local;
-}
-
-double ff_shards_bytes_sent(const ff_ctx *ctx, size_t whole_bytes)
-{
-    const double size = (double)ff_dap_size(ctx);
-    return (size - 1) / size * (double)whole_bytes;
 }
 
 /* ---- operands ---- */

@@ -1,4 +1,5 @@
-/* shards.h - exchanges of raw arrays inside a node of the trunk. With one rank they cost nothing.
+/* shards.h - exchanges of raw arrays inside a node of the trunk. With one rank they cost nothing. Records of the
+ * bytes sent are theirs, not the module's.
  *
  * A whole array of `length` entries of `unit` elements lies as the ranks' parts one after the other: rank r's part is its
  * shard of the length, in whatever order of axes the part itself has. */
@@ -17,9 +18,6 @@ ff_tensor *ff_shards_gather_operand(ff_ctx *ctx, ff_tensor *local, int64_t lengt
 /** This rank's part of the sum over ranks of `all` [length, unit], float32, in fixed order. With one rank `all` itself,
  * retained. */
 ff_tensor *ff_shards_reduce(ff_ctx *ctx, ff_tensor *all, int64_t length, int64_t unit);
-
-/** Bytes this rank sends when `whole` is gathered, or reduced, from equal parts. */
-double ff_shards_bytes_sent(const ff_ctx *ctx, size_t whole_bytes);
 
 /** An operand array as float32, and back. They read host memory: FF_ERR_UNSUPPORTED on the CUDA backend. */
 ff_tensor *ff_shards_to_float(ff_ctx *ctx, const ff_tensor *operand);

@@ -85,11 +85,6 @@ static double triangle_bytes(const ff_ctx *ctx, const triangle_node *n)
            (8.0 * (double)n->w->c_z + 4.0 * (double)n->w->c_hidden * (double)ctx->kernels->operand_bytes);
 }
 
-static double right_bytes_sent(const ff_ctx *ctx, const triangle_node *n, size_t element_bytes)
-{
-    return ff_shards_bytes_sent(ctx, (size_t)(n->num_res * n->num_res * n->w->c_hidden) * element_bytes);
-}
-
 /* ---- the parts of the forward pass ---- */
 
 /* left: this rank's; right: of all ranks. */
@@ -380,8 +375,7 @@ static void triangle_backward(ff_ctx *ctx, ff_node *node)
         chunked_backward(ctx, &n, &g, pair, kept[KEPT_T], kept[KEPT_LEFT], kept[KEPT_RIGHT]);
     else
         whole_backward(ctx, &n, &g, pair, kept);
-    ff_module_record(ctx, node->name, true, triangle_flop(&n), triangle_bytes(ctx, &n), kept_bytes,
-                     right_bytes_sent(ctx, &n, sizeof(float)));
+    ff_module_record(ctx, node->name, true, triangle_flop(&n), triangle_bytes(ctx, &n), kept_bytes, 0);
     ff_module_grads_end(&g);
 }
 
@@ -414,8 +408,7 @@ static ff_tensor *triangle(ff_ctx *ctx, const char *name, const ff_triangle_mult
         ff_tensor_release(kept[KEPT_T]);
         kept[KEPT_T] = NULL;
     }
-    ff_module_record(ctx, name, false, triangle_flop(&n), triangle_bytes(ctx, &n), ff_module_bytes(kept, KEPT_COUNT),
-                     right_bytes_sent(ctx, &n, ctx->kernels->operand_bytes));
+    ff_module_record(ctx, name, false, triangle_flop(&n), triangle_bytes(ctx, &n), ff_module_bytes(kept, KEPT_COUNT), 0);
     if (recorded)
         ff_tape_add(ctx, name, triangle_backward, inputs, 2, &out, 1, kept, KEPT_COUNT, &n, sizeof n);
     else
