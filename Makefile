@@ -22,11 +22,11 @@ $(BUILD)/config.mk: scripts/probe.sh
 endif
 
 # ---- flags ----
+comma := ,
 WARN := -Wall -Wextra -Wshadow $(if $(filter 1,$(WERROR)),-Werror)
 CWARN := $(WARN) -Wstrict-prototypes -Wmissing-prototypes
 OPT := -O3 -g -fopenmp -ffp-contract=fast -fno-math-errno -fno-trapping-math
 SANFLAGS := $(if $(filter 1,$(SAN)),-fsanitize=address$(comma)undefined -fno-omit-frame-pointer -fno-sanitize-recover=undefined)
-comma := ,
 EMULATE ?= $(HAVE_CXX)
 DEFS := -D_GNU_SOURCE -I. \
   $(if $(filter 1,$(HAVE_DNNL)),-DFF_HAVE_DNNL $(DNNL_CFLAGS)) \
