@@ -293,7 +293,8 @@ static ff_status read_option(ff_ctx *ctx, const ff_program *program, void *value
         option = find_option(program->table, name + 3, length - 3);
         if (option != NULL && option->type == FF_OPTION_FLAG)
             return set_value(ctx, option, values, "false");
-        option = NULL;
+        if (option != NULL)
+            return FF_FAIL(ctx, FF_ERR_ARG, "--%s takes a value, so there is no --no-%s", option->name, option->name);
     }
     if (option == NULL)
         return fail_unknown(ctx, program, argv[i]);
