@@ -32,16 +32,26 @@ DEFS := -D_GNU_SOURCE -I. \
   $(if $(filter 1,$(HAVE_DNNL)),-DFF_HAVE_DNNL $(DNNL_CFLAGS)) \
   $(if $(filter 1,$(HAVE_HDF5)),-DFF_HAVE_HDF5 $(HDF5_CFLAGS)) \
   $(if $(filter 1,$(HAVE_MPI)),-DFF_HAVE_MPI $(MPI_CFLAGS)) \
+  $(if $(filter 1,$(HAVE_ZLIB)),-DFF_HAVE_ZLIB $(ZLIB_CFLAGS)) \
+  $(if $(filter 1,$(HAVE_ZIP)),-DFF_HAVE_ZIP $(ZIP_CFLAGS)) \
+  $(if $(filter 1,$(HAVE_CJSON)),-DFF_HAVE_CJSON $(CJSON_CFLAGS)) \
+  $(if $(filter 1,$(HAVE_GEMMI)),-DFF_HAVE_GEMMI) \
   $(if $(filter 1,$(EMULATE)),-DFF_HAVE_EMULATED)
 CFLAGS_ALL = -std=c11 $(OPT) $(CWARN) $(SANFLAGS) $(DEFS) $(CFLAGS)
-CXXFLAGS_ALL = -std=c++17 -O2 -g $(WARN) $(SANFLAGS) -I. -DFF_EMULATE -Wno-unknown-pragmas $(CXXFLAGS)
+CXXFLAGS_ALL = -std=c++17 -O2 -g $(WARN) $(SANFLAGS) -I. $(CXXFLAGS)
+EMUFLAGS = -DFF_EMULATE -Wno-unknown-pragmas
 LIBS = -fopenmp $(if $(filter 1,$(HAVE_DNNL)),$(DNNL_LIBS)) $(if $(filter 1,$(HAVE_HDF5)),$(HDF5_LIBS)) \
-  $(if $(filter 1,$(HAVE_MPI)),$(MPI_LIBS)) $(if $(filter 1,$(EMULATE)),-lstdc++) -lm -lpthread $(LDFLAGS)
+  $(if $(filter 1,$(HAVE_MPI)),$(MPI_LIBS)) $(if $(filter 1,$(HAVE_ZIP)),$(ZIP_LIBS)) $(if $(filter 1,$(HAVE_CJSON)),$(CJSON_LIBS)) $(if $(filter 1,$(HAVE_ZLIB)),$(ZLIB_LIBS)) \
+  $(if $(filter 1,$(HAVE_CXX)),-lstdc++) -lm -lpthread $(LDFLAGS)
 
 # ---- the library ----
-FOLDERS := core kernels tensor dap evoformer structure model data train infer
+FOLDERS := core io kernels tensor dap evoformer structure model data train infer
 SOURCES := $(filter-out $(wildcard */main_*.c),$(foreach f,$(FOLDERS),$(wildcard $(f)/*.c)))
 OBJECTS := $(SOURCES:%.c=$(BUILD)/obj/%.o)
+# C++ behind C headers (gemmi)
+ifeq ($(HAVE_GEMMI),1)
+OBJECTS += $(patsubst %.cpp,$(BUILD)/obj/%.o,$(wildcard io/*.cpp data/*.cpp infer/*.cpp))
+endif
 
 # kernels/cpu: NAME.ISA.TYPE.o
 ARCH := $(shell uname -m)
@@ -72,7 +82,9 @@ BENCH := $(if $(wildcard bench/main_bench.c),$(BUILD)/bin/fastfold-bench)
 GOLDEN := $(if $(filter 1,$(HAVE_HDF5)),$(BUILD)/bin/golden_check)
 TESTS := $(if $(filter 1,$(HAVE_CUNIT)),$(BUILD)/bin/tests)
 MPI_TESTS := $(if $(filter 1,$(HAVE_MPI)),$(if $(wildcard tests/main_mpi_tests.c),$(BUILD)/bin/mpi_tests))
-PROGRAMS := $(BENCH) $(GOLDEN)
+# fastfold-NAME from FOLDER/main_NAME.c
+MAINS := $(foreach f,data model train infer,$(wildcard $(f)/main_*.c))
+PROGRAMS := $(BENCH) $(GOLDEN) $(foreach m,$(MAINS),$(BUILD)/bin/fastfold-$(patsubst main_%,%,$(basename $(notdir $(m)))))
 
 .PHONY: all programs test test-full bench demo install clean format info deps cuda help require
 .DEFAULT_GOAL := all
@@ -100,8 +112,9 @@ $(foreach v,$(VARIANTS),$(eval $(call kernel_rule,$(v))))
 
 $(BUILD)/obj/%.emu.o: %.cu $(BUILD)/config.mk Makefile
 	@mkdir -p $(@D); echo "  EMU   $<"
-	$(Q)$(CXX) $(CXXFLAGS_ALL) -x c++ -MMD -MP -c $< -o $@
+	$(Q)$(CXX) $(CXXFLAGS_ALL) $(EMUFLAGS) -x c++ -MMD -MP -c $< -o $@
 
+$(BUILD)/obj/kernels/%.o: CXXFLAGS += $(EMUFLAGS)
 $(BUILD)/obj/%.o: %.cpp $(BUILD)/config.mk Makefile
 	@mkdir -p $(@D); echo "  CXX   $<"
 	$(Q)$(CXX) $(CXXFLAGS_ALL) -MMD -MP -c $< -o $@
@@ -110,7 +123,14 @@ $(BUILD)/cuda/%.o: %.cu $(wildcard kernels/*.cuh kernels/*.h) Makefile
 	@mkdir -p $(@D); echo "  NVCC  $< (sm_80, sm_90)"
 	$(Q)$(FOUND_NVCC) -O2 -std=c++17 -I. -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 -c $< -o $@
 
-$(BUILD)/bin/fastfold-%: $(BUILD)/obj/bench/main_%.o $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out bench/main_%,$(wildcard bench/*.c))) $(LIBRARY)
+define program_rule
+$(BUILD)/bin/fastfold-$(patsubst main_%,%,$(basename $(notdir $(1)))): $(1:%.c=$(BUILD)/obj/%.o) $(LIBRARY)
+	@mkdir -p $$(@D); echo "  LD    $$@"
+	$$(Q)$$(CC) $$(SANFLAGS) -o $$@ $$^ $$(LIBS)
+endef
+$(foreach m,$(MAINS),$(eval $(call program_rule,$(m))))
+
+$(BUILD)/bin/fastfold-bench: $(BUILD)/obj/bench/main_bench.o $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out bench/main_%,$(wildcard bench/*.c))) $(LIBRARY)
 	@mkdir -p $(@D); echo "  LD    $@"
 	$(Q)$(CC) $(SANFLAGS) -o $@ $^ $(LIBS)
 

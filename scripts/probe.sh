@@ -99,6 +99,38 @@ $(config cunit)
 |-lcunit
 END
 
+library ZLIB '#include <zlib.h>
+int main(void) { return zlibVersion() == 0; }' <<END
+$(config zlib)
+|-lz
+END
+
+library ZIP '#include <zip.h>
+int main(void) { return zip_libzip_version() == 0; }' <<END
+$(config libzip)
+|-lzip
+END
+
+library CJSON '#include <cjson/cJSON.h>
+int main(void) { return cJSON_Version() == 0; }' <<END
+$(config libcjson)
+|-lcjson
+END
+
+# gemmi: headers only, C++
+if have_command "${CXX:-g++}" && printf '#include <gemmi/model.hpp>\nint main() { return 0; }\n' >"$work/probe.cpp" &&
+    "${CXX:-g++}" -std=c++17 -fsyntax-only "$work/probe.cpp" >/dev/null 2>&1; then
+    say "HAVE_GEMMI := 1"
+else
+    say "HAVE_GEMMI := 0"
+    missing="$missing gemmi"
+fi
+
+# programs that searches call: `make test` runs them on small databases
+for tool in jackhmmer hhblits hhsearch mmseqs kalign; do
+    have_command $tool || missing="$missing $tool"
+done
+
 nvcc=
 if [ "${CUDA:-1}" != 0 ]; then
     for candidate in ${NVCC:-nvcc} /usr/local/cuda/bin/nvcc; do

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/hdf5_file.h"
+#include "io/hdf5_file.h"
 
 enum { ALIGNMENT = 64, PATH_BYTES = 1024 };
 

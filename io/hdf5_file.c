@@ -1,6 +1,6 @@
 /* hdf5_file.c - see hdf5_file.h. Library handles live inside one function each; its own error printing is off for
  * the calls made here, because messages go through the context. */
-#include "data/hdf5_file.h"
+#include "io/hdf5_file.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -134,6 +134,7 @@ static ff_hdf5_kind kind_of(hid_t type)
     switch (H5Tget_class(type)) {
     case H5T_FLOAT: return FF_HDF5_FLOAT;
     case H5T_INTEGER: return FF_HDF5_INTEGER;
+    case H5T_STRING: return FF_HDF5_TEXT;
     default: return FF_HDF5_OTHER;
     }
 }
@@ -148,8 +149,10 @@ ff_status ff_hdf5_get_info(ff_ctx *ctx, ff_hdf5_file *file, const char *dataset,
     hsize_t shape[H5S_MAX_RANK];
     const int ndim = H5Sget_simple_extent_ndims(space);
     const bool good = type >= 0 && ndim >= 0 && H5Sget_simple_extent_dims(space, shape, NULL) >= 0;
-    if (good)
+    if (good) {
         info->kind = kind_of(type);
+        info->element_bytes = H5Tget_size(type);
+    }
     if (type >= 0)
         H5Tclose(type);
     if (space >= 0)
@@ -170,22 +173,92 @@ ff_status ff_hdf5_get_info(ff_ctx *ctx, ff_hdf5_file *file, const char *dataset,
     return FF_OK;
 }
 
-ff_status ff_hdf5_read_float(ff_ctx *ctx, ff_hdf5_file *file, const char *dataset, float *data, int64_t size)
+static bool is_number(ff_hdf5_kind kind) { return kind == FF_HDF5_FLOAT || kind == FF_HDF5_INTEGER; }
+
+static ff_status read_numbers(ff_ctx *ctx, ff_hdf5_file *file, const char *dataset, hid_t type, void *data, int64_t size)
 {
     ff_hdf5_info info;
     FF_TRY(ff_hdf5_get_info(ctx, file, dataset, &info));
-    if (info.kind == FF_HDF5_OTHER || info.size != size)
+    if (!is_number(info.kind) || info.size != size)
         return FF_FAIL(ctx, FF_ERR_FORMAT, "%s: data set %s does not hold %lld numbers", file->path, dataset,
                        (long long)size);
     if (size == 0)
         return FF_OK;
     const hid_t id = H5Dopen2(file->id, dataset, H5P_DEFAULT);
-    const herr_t result = id < 0 ? -1 : H5Dread(id, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, data);
+    const herr_t result = id < 0 ? -1 : H5Dread(id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data);
     if (id >= 0)
         H5Dclose(id);
     return result < 0 ? FF_FAIL(ctx, FF_ERR_FORMAT, "%s: data set %s cannot be read (damaged or truncated)", file->path,
                                 dataset)
                       : FF_OK;
+}
+
+ff_status ff_hdf5_read_float(ff_ctx *ctx, ff_hdf5_file *file, const char *dataset, float *data, int64_t size)
+{
+    return read_numbers(ctx, file, dataset, H5T_NATIVE_FLOAT, data, size);
+}
+
+ff_status ff_hdf5_read_int32(ff_ctx *ctx, ff_hdf5_file *file, const char *dataset, int32_t *data, int64_t size)
+{
+    return read_numbers(ctx, file, dataset, H5T_NATIVE_INT32, data, size);
+}
+
+ff_status ff_hdf5_read_int8(ff_ctx *ctx, ff_hdf5_file *file, const char *dataset, int8_t *data, int64_t size)
+{
+    return read_numbers(ctx, file, dataset, H5T_NATIVE_INT8, data, size);
+}
+
+bool ff_hdf5_exists(ff_hdf5_file *file, const char *path) { return exists(file, path); }
+
+/* Copies of the texts of an open data set; false when it cannot be read. */
+static bool read_texts(hid_t id, hid_t type, char **data, int64_t size)
+{
+    const bool variable = H5Tis_variable_str(type) > 0;
+    const size_t bytes = variable ? sizeof(char *) : H5Tget_size(type);
+    char *raw = calloc((size_t)size, bytes);
+    if (raw == NULL)
+        return false;
+    const hid_t memory = H5Tcopy(type); /* fixed length: as stored, cut at the first NUL or at its end */
+    bool good = H5Dread(id, memory, H5S_ALL, H5S_ALL, H5P_DEFAULT, raw) >= 0;
+    for (int64_t i = 0; good && i < size; i++) {
+        const char *text = variable ? ((char **)(void *)raw)[i] : raw + (size_t)i * bytes;
+        data[i] = text == NULL ? strdup("") : variable ? strdup(text) : strndup(text, bytes);
+        good = data[i] != NULL;
+    }
+    if (variable) {
+        const hid_t space = H5Dget_space(id);
+        H5Dvlen_reclaim(memory, space, H5P_DEFAULT, raw);
+        H5Sclose(space);
+    }
+    H5Tclose(memory);
+    free(raw);
+    return good;
+}
+
+ff_status ff_hdf5_read_text(ff_ctx *ctx, ff_hdf5_file *file, const char *dataset, char **data, int64_t size)
+{
+    ff_hdf5_info info;
+    FF_TRY(ff_hdf5_get_info(ctx, file, dataset, &info));
+    if (info.kind != FF_HDF5_TEXT || info.size != size)
+        return FF_FAIL(ctx, FF_ERR_FORMAT, "%s: data set %s does not hold %lld texts", file->path, dataset,
+                       (long long)size);
+    memset(data, 0, (size_t)size * sizeof *data);
+    if (size == 0)
+        return FF_OK;
+    const hid_t id = H5Dopen2(file->id, dataset, H5P_DEFAULT);
+    const hid_t type = id < 0 ? -1 : H5Dget_type(id);
+    const bool good = type >= 0 && read_texts(id, type, data, size);
+    if (type >= 0)
+        H5Tclose(type);
+    if (id >= 0)
+        H5Dclose(id);
+    if (good)
+        return FF_OK;
+    for (int64_t i = 0; i < size; i++) {
+        free(data[i]);
+        data[i] = NULL;
+    }
+    return FF_FAIL(ctx, FF_ERR_FORMAT, "%s: data set %s cannot be read (damaged or truncated)", file->path, dataset);
 }
 
 /* ---- attributes ---- */
@@ -246,7 +319,7 @@ static herr_t visit_attribute(hid_t object, const char *name, const H5A_info_t *
         if (text != NULL)
             state->status = state->visit(state->ctx, state->arg, name, text, 0);
         free(text);
-    } else if (kind_of(type) != FF_HDF5_OTHER && count > 0 && read_number(id, count, &value)) {
+    } else if (is_number(kind_of(type)) && count > 0 && read_number(id, count, &value)) {
         state->status = state->visit(state->ctx, state->arg, name, NULL, value);
     }
     H5Sclose(space);
@@ -267,55 +340,6 @@ ff_status ff_hdf5_each_attribute(ff_ctx *ctx, ff_hdf5_file *file, const char *gr
     if (state.status != FF_OK)
         return state.status;
     return result < 0 ? FF_FAIL(ctx, FF_ERR_FORMAT, "%s: the attributes of %s are damaged", file->path, group) : FF_OK;
-}
-
-#else
-
-/* Built without the library. */
-static ff_status not_built(ff_ctx *ctx)
-{
-    return FF_FAIL(ctx, FF_ERR_UNSUPPORTED,
-                   "this program was built without HDF5: `make deps` installs it, then build again");
-}
-
-ff_status ff_hdf5_open(ff_ctx *ctx, ff_hdf5_file **file, const char *path)
-{
-    (void)path;
-    *file = NULL;
-    return not_built(ctx);
-}
-
-void ff_hdf5_close(ff_hdf5_file *file) { (void)file; }
-
-ff_status ff_hdf5_each_group(ff_ctx *ctx, ff_hdf5_file *file, const char *group, ff_hdf5_visit_fn visit, void *arg)
-{
-    (void)file, (void)group, (void)visit, (void)arg;
-    return not_built(ctx);
-}
-
-ff_status ff_hdf5_each_dataset(ff_ctx *ctx, ff_hdf5_file *file, const char *group, ff_hdf5_visit_fn visit, void *arg)
-{
-    (void)file, (void)group, (void)visit, (void)arg;
-    return not_built(ctx);
-}
-
-ff_status ff_hdf5_get_info(ff_ctx *ctx, ff_hdf5_file *file, const char *dataset, ff_hdf5_info *info)
-{
-    (void)file, (void)dataset, (void)info;
-    return not_built(ctx);
-}
-
-ff_status ff_hdf5_read_float(ff_ctx *ctx, ff_hdf5_file *file, const char *dataset, float *data, int64_t size)
-{
-    (void)file, (void)dataset, (void)data, (void)size;
-    return not_built(ctx);
-}
-
-ff_status ff_hdf5_each_attribute(ff_ctx *ctx, ff_hdf5_file *file, const char *group, ff_hdf5_attribute_fn visit,
-                                 void *arg)
-{
-    (void)file, (void)group, (void)visit, (void)arg;
-    return not_built(ctx);
 }
 
 #endif
