@@ -1,4 +1,5 @@
 /* Named arrays and HDF5 files: what is written is read back, and nothing half-written appears. */
+#include <CUnit/CUnit.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
