@@ -23,6 +23,7 @@
 #include "tensor/pool.h"
 #include "tensor/tape.h"
 #include "tests/golden_case.h"
+#include "tests/golden_data.h"
 #include "tests/golden_judge.h"
 
 /* ---- options ---- */
@@ -31,7 +32,7 @@ typedef struct {
     int backend, dtype, isa; /* positions in the choices below */
     int64_t threads, dap;
     double tolerance_forward, tolerance_gradient; /* negative: the default */
-    const char *only;
+    const char *only, *data_root;
     bool json, skip_unknown;
 } check_options;
 
@@ -52,6 +53,8 @@ static const ff_option option_table[] = {
      "of gradients; -1 = 1e-4, bf16 5e-2; likewise"},
     {"only", FF_OPTION_STRING, offsetof(check_options, only), NULL, NULL, "Judging",
      "FAMILY or FAMILY/CASE, several with commas"},
+    {"data-root", FF_OPTION_STRING, offsetof(check_options, data_root), "../shared/data", NULL, "Judging",
+     "folder of the input files that data families name"},
     {"skip-unknown", FF_OPTION_FLAG, offsetof(check_options, skip_unknown), NULL, NULL, "Judging",
      "families and operations that program or backend lack are skipped; else they fail"},
     {"json", FF_OPTION_FLAG, offsetof(check_options, json), NULL, NULL, "Output", "one JSON object for each array"},
@@ -264,6 +267,45 @@ static void report_unusable(checker *k)
     ff_context_clear(&k->ctx);
 }
 
+/* What a visit of the cases of a data file needs. */
+typedef struct {
+    checker *k;
+    golden_data *g;
+    const char *path, *family, *name;
+} data_visit;
+
+static void report_data(void *arg, const golden_verdict *v)
+{
+    const data_visit *d = arg;
+    report_line(d->k, d->path, d->family, d->name, "data", v);
+}
+
+static ff_status check_data_case(ff_ctx *ctx, void *arg, const char *name)
+{
+    data_visit *d = arg;
+    if (!is_asked_for(d->k->options.only, d->family, name))
+        return FF_OK;
+    d->k->matched++;
+    d->name = name;
+    const ff_status status = golden_data_run(d->g, d->family, name);
+    if (status != FF_OK)
+        report_case(d->k, d->path, d->family, name, "data", status == FF_ERR_UNSUPPORTED ? "unknown" : "failed",
+                    status == FF_ERR_UNSUPPORTED ? GOLDEN_UNKNOWN : GOLDEN_FAILED);
+    return ctx->status;
+}
+
+/* A file of the data side: parsers, features, transforms. */
+static void check_data_file(checker *k, const char *path, const char *family)
+{
+    golden_data g = {&k->ctx, NULL, k->options.data_root, report_data, NULL};
+    data_visit visit = {k, &g, path, family, ""};
+    g.report_arg = &visit;
+    if (ff_hdf5_open(&k->ctx, &g.file, path) != FF_OK ||
+        golden_data_each_case(&g, family, check_data_case, &visit) != FF_OK)
+        report_unusable(k);
+    ff_hdf5_close(g.file);
+}
+
 static void check_file(checker *k, const char *path)
 {
     golden_names names;
@@ -271,7 +313,10 @@ static void check_file(checker *k, const char *path)
         report_unusable(k);
         return;
     }
-    for (int64_t i = 0; i < names.count && !k->stopped; i++) {
+    const bool data = golden_data_knows(names.family);
+    if (data)
+        check_data_file(k, path, names.family);
+    for (int64_t i = 0; i < names.count && !k->stopped && !data; i++) {
         if (!is_asked_for(k->options.only, names.family, names.names[i]))
             continue;
         k->matched++;

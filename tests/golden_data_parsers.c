@@ -1,0 +1,3 @@
+#include "tests/golden_data.h"
+
+const golden_data_kind golden_data_parser_kinds[] = {{NULL, NULL, 0, NULL}};
