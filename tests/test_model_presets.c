@@ -13,9 +13,7 @@ static void set_up(void)
     ctx.log.file = NULL;
 }
 
-static void tear_down(void)
-{
-}
+static void tear_down(void) {}
 
 static void test_published_sizes_of_the_features(void)
 {
@@ -80,7 +78,8 @@ static void test_preset_and_model_that_disagree_are_named(void)
     expect_message(ff_model_preset_agrees(&ctx, "model_2", "model_1"), FF_ERR_ARG, "model_2", "model_1");
     expect_message(ff_model_preset_agrees(&ctx, "monomer", "model_6"), FF_ERR_ARG, "model_6", "model_1");
     expect_message(ff_model_preset_agrees(&ctx, "monomre", NULL), FF_ERR_ARG, "monomre", "tiny");
-    expect_message(ff_model_preset_agrees(&ctx, NULL, "model_1_multimer_v3"), FF_ERR_UNSUPPORTED, "complexes", "model_1");
+    expect_message(ff_model_preset_agrees(&ctx, NULL, "model_1_multimer_v3"), FF_ERR_UNSUPPORTED, "complexes",
+                   "model_1");
     CU_ASSERT_EQUAL(ff_model_preset_agrees(&ctx, "monomer", "model_5"), FF_OK);
     CU_ASSERT_EQUAL(ff_model_preset_agrees(&ctx, "monomer_ptm", "model_5_ptm"), FF_OK);
     CU_ASSERT_EQUAL(ff_model_preset_agrees(&ctx, "tiny", "tiny"), FF_OK);
