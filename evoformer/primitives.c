@@ -1,4 +1,4 @@
-/* Contents: layer norm; linear; attention core; gate; the Attention module; rows. */
+/* Contents: layer norm; linear; relu, sum, dropout; attention core; gate; the Attention module; rows. */
 #include "evoformer/primitives.h"
 
 #include <string.h>
@@ -132,6 +132,83 @@ ff_tensor *ff_linear(ff_ctx *ctx, const ff_linear_layer *w, ff_tensor *x, bool r
     ff_tensor *out = linear_on_table(ctx, w, x, relu);
     ctx->kernels = outer;
     return out;
+}
+
+/* ---- relu, sum, dropout ---- */
+
+static void relu_backward(ff_ctx *ctx, ff_node *node)
+{
+    ff_tensor *masked = through_relu(ctx, node->outputs[0]->grad, node->outputs[0]);
+    float *grad = ff_data(ff_tensor_grad(ctx, node->inputs[0]));
+    if (ff_computing(ctx) && grad != NULL)
+        ctx->kernels->add_scaled(grad, ff_data(masked), 1.0f, masked->size);
+    ff_tensor_release(masked);
+}
+
+ff_tensor *ff_relu(ff_ctx *ctx, ff_tensor *x)
+{
+    if (ctx->status == FF_OK && ctx->kernels->backend == FF_BACKEND_CUDA)
+        FF_FAIL(ctx, FF_ERR_UNSUPPORTED, "the cuda backend has no relu");
+    if (ctx->status != FF_OK)
+        return NULL;
+    ff_tensor *out = ff_tensor_create(ctx, x->ndim, x->shape);
+    if (ff_computing(ctx))
+        for (int64_t i = 0; i < x->size; i++)
+            ff_data(out)[i] = ff_data(x)[i] > 0.0f ? ff_data(x)[i] : 0.0f;
+    ff_module_record(ctx, "relu", false, 0, 2 * bytes_of(x), 0, 0);
+    if (ff_module_recorded(ctx, false, &x, 1))
+        ff_tape_add(ctx, "relu", relu_backward, &x, 1, &out, 1, NULL, 0, NULL, 0);
+    return ff_module_end(ctx, NULL, out);
+}
+
+static void add_backward(ff_ctx *ctx, ff_node *node)
+{
+    const ff_tensor *g = node->outputs[0]->grad;
+    for (int i = 0; i < 2; i++) {
+        float *grad = ff_data(ff_tensor_grad(ctx, node->inputs[i]));
+        if (ff_computing(ctx) && grad != NULL)
+            ctx->kernels->add_scaled(grad, ff_data(g), 1.0f, g->size);
+    }
+}
+
+ff_tensor *ff_add(ff_ctx *ctx, ff_tensor *a, ff_tensor *b)
+{
+    if (ctx->status != FF_OK || !ff_check_shape(ctx, b, "second summand", a->ndim, a->shape))
+        return NULL;
+    ff_tensor *inputs[] = {a, b}, *out = ff_tensor_create(ctx, a->ndim, a->shape);
+    if (ff_computing(ctx))
+        ctx->kernels->bias_dropout_residual(ff_data(out), ff_data(a), NULL, NULL, ff_data(b), 1, 1, a->size);
+    ff_module_record(ctx, "add", false, 0, 3 * bytes_of(a), 0, 0);
+    if (ff_module_recorded(ctx, false, inputs, 2))
+        ff_tape_add(ctx, "add", add_backward, inputs, 2, &out, 1, NULL, 0, NULL, 0);
+    return ff_module_end(ctx, NULL, out);
+}
+
+static void dropout_backward(ff_ctx *ctx, ff_node *node)
+{
+    const ff_tensor *g = node->outputs[0]->grad;
+    const int64_t rows = g->shape[0], c = rows > 0 ? g->size / rows : 0;
+    float *grad = ff_data(ff_tensor_grad(ctx, node->inputs[0]));
+    if (ff_computing(ctx) && grad != NULL)
+        ctx->kernels->bias_dropout_residual(grad, ff_data(g), NULL, ff_data(node->kept[0]), grad, rows, rows, c);
+}
+
+ff_tensor *ff_dropout(ff_ctx *ctx, ff_tensor *x, float rate)
+{
+    if (ctx->status != FF_OK)
+        return NULL;
+    const int64_t rows = x->shape[0], c = rows > 0 ? x->size / rows : 0;
+    ff_tensor *mask = ff_module_dropout(ctx, rate, 0, rows, c);
+    if (mask == NULL)
+        return ctx->status == FF_OK ? ff_tensor_retain(x) : NULL;
+    ff_tensor *out = ff_tensor_create(ctx, x->ndim, x->shape);
+    if (ff_computing(ctx))
+        ctx->kernels->bias_dropout_residual(ff_data(out), ff_data(x), NULL, ff_data(mask), NULL, rows, rows, c);
+    if (ff_module_recorded(ctx, false, &x, 1))
+        ff_tape_add(ctx, "dropout", dropout_backward, &x, 1, &out, 1, &mask, 1, NULL, 0);
+    else
+        ff_tensor_release(mask);
+    return ff_module_end(ctx, NULL, out);
 }
 
 /* ---- attention core ---- */

@@ -28,6 +28,15 @@ ff_tensor *ff_linear(ff_ctx *ctx, const ff_linear_layer *w, ff_tensor *x, bool r
 ff_tensor *ff_attention_core(ff_ctx *ctx, ff_tensor *q, ff_tensor *k, ff_tensor *v, ff_tensor *mask, ff_tensor *bias,
                              float scale);
 
+/** max(x, 0); x borrowed. */
+ff_tensor *ff_relu(ff_ctx *ctx, ff_tensor *x);
+
+/** a + b, same shapes; borrowed. */
+ff_tensor *ff_add(ff_ctx *ctx, ff_tensor *a, ff_tensor *b);
+
+/** x [rows, c] with entries dropped at `rate` and the others scaled by 1 / (1 - rate), in training; x borrowed. */
+ff_tensor *ff_dropout(ff_ctx *ctx, ff_tensor *x, float rate);
+
 /** x sigmoid(gate), same shapes; borrowed. */
 ff_tensor *ff_sigmoid_gate(ff_ctx *ctx, ff_tensor *x, ff_tensor *gate);
 

@@ -8,7 +8,8 @@
  *   5. transition
  *   6. triangle_multiplication: project, product, output
  *   7. outer_product_mean: project, product
- *   8. the table
+ *   8. invariant_point_attention
+ *   9. the table
  *
  * Conventions. Arrays are float32 and contiguous in C order unless a stride is given (strides and leading dimensions
  * count elements). "operand" arrays hold matrix-product operands in the table's dtype: table->operand_bytes each (4 in a
@@ -242,7 +243,33 @@ typedef struct {
     bool residual;
 } ff_outer_product_args;
 
-/* ---- 8. the table ---- */
+/* ---- 8. invariant point attention ---- */
+
+/* The attention of Jumper et al. 2021, Suppl. Alg. 22 lines 4-10 on projected inputs, for num_query of num_res residues. Points
+ * and frames are in the units of the translation (10 Å in the structure module); a frame is a row-major rotation and a translation.
+ *   logits = (3 c_scalar_qk)^-1/2 q.k - 1/2 (3 num_point_qk 9/2)^-1/2 softplus(gamma) sum |T q - T k|^2 + 3^-1/2 bias
+ *            - 1e5 (1 - mask_i mask_j), softmax over residues
+ *   out    = by query: scalars [num_head, c_scalar_v], points in the query's frame as all x, all y, all z [num_head, num_point_v],
+ *            their lengths sqrt(1e-8 + x^2 + y^2 + z^2), sums over pair [num_head, c_z]                                          */
+typedef struct {
+    int64_t num_query, num_res, num_head, c_scalar_qk, c_scalar_v, num_point_qk, num_point_v, c_z;
+    const float *mask_query, *mask; /* [num_query], [num_res] */
+} ff_ipa_args;
+
+/* Inputs, and in a second instance their gradients. */
+typedef struct {
+    float *q_scalar;     /* [num_query, num_head, c_scalar_qk] */
+    float *kv_scalar;    /* [num_res, num_head, c_scalar_qk + c_scalar_v] */
+    float *q_point;      /* [num_query, 3, num_head, num_point_qk] local */
+    float *kv_point;     /* [num_res, 3, num_head, num_point_qk + num_point_v] local, keys first */
+    float *bias;         /* [num_query, num_res, num_head] */
+    float *pair;         /* [num_query, num_res, c_z] */
+    float *frames_query; /* [num_query, 12] */
+    float *frames;       /* [num_res, 12] */
+    float *gamma;        /* [num_head] trainable_point_weights; the gradient may be NULL */
+} ff_ipa_arrays;
+
+/* ---- 9. the table ---- */
 
 typedef struct ff_kernels {
     const char *name; /* "cpu", "emulated", "cuda" */
@@ -397,6 +424,13 @@ typedef struct ff_kernels {
                                                 const ff_outer_product_mean_params *w,
                                                 const ff_outer_product_args *args, void *scratch);
     size_t (*outer_product_mean_product_scratch_bytes)(const ff_outer_product_args *args, bool backward);
+
+    /* out [num_query, num_head (c_scalar_v + 4 num_point_v + c_z)]; always float32 */
+    void (*invariant_point_attention_forward)(float *out, const ff_ipa_arrays *x, const ff_ipa_args *args, void *scratch);
+    /* every gradient += ; grad->frames and grad->frames_query may be one array, pair's may be NULL */
+    void (*invariant_point_attention_backward)(const ff_ipa_arrays *grad, const float *grad_out, const ff_ipa_arrays *x,
+                                               const ff_ipa_args *args, void *scratch);
+    size_t (*invariant_point_attention_scratch_bytes)(const ff_ipa_args *args, bool backward);
 } ff_kernels;
 
 #ifdef __cplusplus

@@ -37,7 +37,9 @@ typedef struct {
     bool checkpoints; /* has a checkpointed form */
 } golden_op;
 
-extern const golden_op golden_embedding_ops[]; /* golden_ops_embed.c; ends with a NULL op */
+/* Each ends with a NULL op. */
+extern const golden_op golden_embedding_ops[]; /* golden_ops_embed.c */
+extern const golden_op golden_structure_ops[]; /* golden_ops_structure.c */
 
 /** An input as a tensor (a copy, held by the state; the caller borrows it); differentiated where the file has its gradient.
  * NULL after a failure. */

@@ -15,6 +15,7 @@ void FF_FN(ff_fill_global_attention)(ff_kernels *table);     /* global_attention
 void FF_FN(ff_fill_pair_bias)(ff_kernels *table);            /* pair_bias */
 void FF_FN(ff_fill_triangle)(ff_kernels *table);             /* triangle_multiplication_* */
 void FF_FN(ff_fill_outer_product_mean)(ff_kernels *table);   /* outer_product_mean_* */
+void FF_FN(ff_fill_invariant_point_attention)(ff_kernels *table); /* invariant_point_attention */
 
 /** Fill every CPU entry. */
 void FF_FN(ff_fill_cpu)(ff_kernels *table);
