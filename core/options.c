@@ -27,6 +27,7 @@ typedef union {
     double real;
     const char *string;
     int choice;
+    const ff_option_list *list; /* the whole list when loaded; not used for reading, see store */
 } option_value;
 
 static bool read_int64(const char *text, int64_t *value)
@@ -130,7 +131,8 @@ static const char *read_value(const ff_option *option, const char *text, option_
 {
     switch (option->type) {
     case FF_OPTION_FLAG: return read_flag(text, &value->flag) ? NULL : "true or false";
-    case FF_OPTION_STRING: value->string = text; return NULL;
+    case FF_OPTION_STRING:
+    case FF_OPTION_LIST: value->string = text; return NULL;
     case FF_OPTION_ENUM: value->choice = find_choice(option->range, text); return value->choice >= 0 ? NULL : "";
     case FF_OPTION_INT64:
         return !read_int64(text, &value->integer) ? "a whole number" : in_range(option, value) ? NULL : "";
@@ -165,6 +167,14 @@ static void store(const ff_option *option, void *values, const option_value *val
     case FF_OPTION_DOUBLE: *(double *)member = value->real; break;
     case FF_OPTION_INT64:
     case FF_OPTION_BYTES: *(int64_t *)member = value->integer; break;
+    case FF_OPTION_LIST: { /* one more, or the default: none */
+        ff_option_list *list = member;
+        if (value->string == NULL)
+            *list = (ff_option_list){0, {NULL}};
+        else
+            list->items[list->count++] = value->string;
+        break;
+    }
     }
 }
 
@@ -180,6 +190,7 @@ static option_value load(const ff_option *option, const void *values)
     case FF_OPTION_DOUBLE: value.real = *(const double *)member; break;
     case FF_OPTION_INT64:
     case FF_OPTION_BYTES: value.integer = *(const int64_t *)member; break;
+    case FF_OPTION_LIST: value.list = member; break;
     }
     return value;
 }
@@ -244,6 +255,9 @@ static const char *nearest_name(const ff_option *table, const char *name, int le
 
 /* ---- 3. the command line ---- */
 
+/* What stands before a name on the command line: one dash and one letter, or two and a word. */
+static const char *dashes(const ff_option *option) { return option->name[1] == '\0' ? "-" : "--"; }
+
 void ff_options_set_defaults(const ff_program *program, void *values)
 {
     for (const ff_option *option = program->table; option->name != NULL; option++) {
@@ -269,22 +283,27 @@ static ff_status set_value(ff_ctx *ctx, const ff_option *option, void *values, c
 {
     option_value value;
     const char *expected = read_value(option, text, &value);
+    if (option->type == FF_OPTION_LIST && load(option, values).list->count == FF_OPTION_LIST_MAX)
+        return FF_FAIL(ctx, FF_ERR_ARG, "%s%s was given more than %d times", dashes(option), option->name,
+                       FF_OPTION_LIST_MAX);
     if (expected == NULL) {
         store(option, values, &value);
         return FF_OK;
     }
     if (*expected != '\0')
-        return FF_FAIL(ctx, FF_ERR_ARG, "--%s: \"%s\" is not %s", option->name, text, expected);
+        return FF_FAIL(ctx, FF_ERR_ARG, "%s%s: \"%s\" is not %s", dashes(option), option->name, text, expected);
     if (option->type == FF_OPTION_ENUM)
-        return FF_FAIL(ctx, FF_ERR_ARG, "--%s: \"%s\" is not one of %s", option->name, text, option->range);
-    return FF_FAIL(ctx, FF_ERR_ARG, "--%s: %s is outside the range %s", option->name, text, option->range);
+        return FF_FAIL(ctx, FF_ERR_ARG, "%s%s: \"%s\" is not one of %s", dashes(option), option->name, text,
+                       option->range);
+    return FF_FAIL(ctx, FF_ERR_ARG, "%s%s: %s is outside the range %s", dashes(option), option->name, text,
+                   option->range);
 }
 
 /* Read one option at argv[i]; adds to *used how many arguments it took. */
 static ff_status read_option(ff_ctx *ctx, const ff_program *program, void *values, int argc, char **argv, int i,
                              int *used)
 {
-    const char *name = argv[i] + 2;
+    const char *name = argv[i] + (argv[i][1] == '-' ? 2 : 1);
     const size_t length = strcspn(name, "=");
     const char *text = name[length] == '=' ? name + length + 1 : NULL;
     *used = 1;
@@ -302,7 +321,7 @@ static ff_status read_option(ff_ctx *ctx, const ff_program *program, void *value
         return set_value(ctx, option, values, "true");
     if (text == NULL) {
         if (i + 1 >= argc || strncmp(argv[i + 1], "--", 2) == 0)
-            return FF_FAIL(ctx, FF_ERR_ARG, "--%s needs a value", option->name);
+            return FF_FAIL(ctx, FF_ERR_ARG, "%s%s needs a value", dashes(option), option->name);
         text = argv[i + 1];
         *used = 2;
     }
@@ -328,7 +347,7 @@ ff_status ff_options_parse(ff_ctx *ctx, const ff_program *program, void *values,
             args->help = true;
         else if (strcmp(argument, "--version") == 0)
             args->version = true;
-        else if (argument[1] != '-')
+        else if (argument[1] != '-' && (argument[2] != '\0' || find_option(program->table, argument + 1, 1) == NULL))
             return fail_unknown(ctx, program, argument);
         else
             FF_TRY(read_option(ctx, program, values, argc, argv, i, &used));
@@ -345,7 +364,8 @@ static const char *type_word(const ff_option *option)
     case FF_OPTION_FLAG: return "";
     case FF_OPTION_INT64: return " N";
     case FF_OPTION_DOUBLE: return " X";
-    case FF_OPTION_STRING: return " TEXT";
+    case FF_OPTION_STRING:
+    case FF_OPTION_LIST: return " TEXT";
     case FF_OPTION_ENUM: return " NAME";
     case FF_OPTION_BYTES: return " SIZE";
     }
@@ -355,7 +375,7 @@ static const char *type_word(const ff_option *option)
 static void print_option(const ff_option *option, FILE *file)
 {
     enum { HELP_COLUMN = 30 };
-    const int width = fprintf(file, "  --%s%s", option->name, type_word(option));
+    const int width = fprintf(file, "  %s%s%s", dashes(option), option->name, type_word(option));
     fprintf(file, "%*s%s", width < HELP_COLUMN ? HELP_COLUMN - width : 1, "", option->help);
     const bool has_default = option->default_value != NULL && option->default_value[0] != '\0';
     if (option->range != NULL && has_default)
@@ -403,8 +423,18 @@ static bool same_value(const ff_option *option, const option_value *a, const opt
     case FF_OPTION_DOUBLE: return a->real == b->real;
     case FF_OPTION_INT64:
     case FF_OPTION_BYTES: return a->integer == b->integer;
+    case FF_OPTION_LIST: return a->list->count == 0; /* b is the default: none */
     }
     return true;
+}
+
+static int format_list(const ff_option_list *list, char *text, size_t size)
+{
+    size_t length = 0;
+    for (int i = 0; i < list->count; i++)
+        length += (size_t)snprintf(length < size ? text + length : NULL, length < size ? size - length : 0, "%s%s",
+                                   i > 0 ? "," : "", list->items[i]);
+    return (int)length;
 }
 
 static int format_value(const ff_option *option, const option_value *value, char *text, size_t size)
@@ -412,6 +442,7 @@ static int format_value(const ff_option *option, const option_value *value, char
     switch (option->type) {
     case FF_OPTION_FLAG: return snprintf(text, size, "%s", value->flag ? "true" : "false");
     case FF_OPTION_STRING: return snprintf(text, size, "%s", value->string != NULL ? value->string : "");
+    case FF_OPTION_LIST: return format_list(value->list, text, size);
     case FF_OPTION_DOUBLE: return snprintf(text, size, "%.10g", value->real);
     case FF_OPTION_INT64:
     case FF_OPTION_BYTES: return snprintf(text, size, "%" PRId64, value->integer);

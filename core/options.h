@@ -17,7 +17,8 @@
  *         return args.help ? ff_options_print_help(&program, stdout) : ff_options_print_version(&program, stdout), 0;
  *
  * On the command line: `--num-recycle 3`, `--num-recycle=3`, `--json`, `--no-json`, `--json=off`; `--` ends the options.
- * The last one given wins. `--help` and `--version` are in every program. There are no one-letter options. */
+ * The last one given wins, but a list keeps them all. `--help` and `--version` are in every program. An option whose name is
+ * one letter is written with one dash (`-o FILE`); only what every reader knows is abbreviated so. */
 #ifndef FF_CORE_OPTIONS_H
 #define FF_CORE_OPTIONS_H
 
@@ -38,8 +39,16 @@ typedef enum {
     FF_OPTION_DOUBLE, /* double */
     FF_OPTION_STRING, /* const char *, into argv or the table; NULL when there is no default */
     FF_OPTION_ENUM,   /* int: position of the value in `range`, from 0 */
-    FF_OPTION_BYTES   /* int64_t; text like 512M, 1.5G, 64KiB: powers of 1024 */
+    FF_OPTION_BYTES,  /* int64_t; text like 512M, 1.5G, 64KiB: powers of 1024 */
+    FF_OPTION_LIST    /* ff_option_list; may be given again and again; starts empty */
 } ff_option_type;
+
+enum { FF_OPTION_LIST_MAX = 64 };
+
+typedef struct {
+    int count;
+    const char *items[FF_OPTION_LIST_MAX]; /* into argv, in the order given */
+} ff_option_list;
 
 typedef struct {
     const char *name; /* without the dashes, words joined by '-' */

@@ -14,6 +14,8 @@ typedef struct {
     double dropout;
     const char *output, *weights;
     int dtype;
+    ff_option_list inputs;
+    const char *o;
 } options;
 
 static const ff_option table[] = {
@@ -25,6 +27,8 @@ static const ff_option table[] = {
     {"json", FF_OPTION_FLAG, offsetof(options, json), NULL, NULL, "Output", "one JSON object a line"},
     {"output", FF_OPTION_STRING, offsetof(options, output), "out.pdb", NULL, "Output", "file to write"},
     {"weights", FF_OPTION_STRING, offsetof(options, weights), NULL, NULL, "Output", "file to read"},
+    {"input", FF_OPTION_LIST, offsetof(options, inputs), NULL, NULL, "Output", "file to read; may be given again"},
+    {"o", FF_OPTION_STRING, offsetof(options, o), NULL, NULL, "Output", "file to write"},
     FF_OPTION_END,
 };
 static const ff_program program = {"fastfold-demo", "[options] FILE...", "Shows options.", table};
@@ -55,6 +59,24 @@ static void check_refused(const char *command_line, const char *message)
         printf("    %s\n      says    %s\n      expected %s\n", command_line, ctx.message, message);
         CU_FAIL("a message differs");
     }
+}
+
+static void test_a_list_keeps_every_value_and_one_letter_takes_one_dash(void)
+{
+    CU_ASSERT_EQUAL(parse("--input a x --input=b -o out.h5 --input c"), FF_OK);
+    CU_ASSERT_EQUAL_FATAL(values.inputs.count, 3);
+    CU_ASSERT_STRING_EQUAL(values.inputs.items[0], "a");
+    CU_ASSERT_STRING_EQUAL(values.inputs.items[2], "c");
+    CU_ASSERT_STRING_EQUAL(values.o, "out.h5");
+    CU_ASSERT_EQUAL(args.num_positional, 1);
+    char text[64];
+    ff_options_format_changed(&program, &values, text, sizeof text);
+    CU_ASSERT_STRING_EQUAL(text, "input=a,b,c o=out.h5");
+    CU_ASSERT_EQUAL(parse(""), FF_OK);
+    CU_ASSERT_EQUAL(values.inputs.count, 0);
+    check_refused("-o", "-o needs a value");
+    check_refused("-p", "unknown option -p; --help lists all options");
+    check_refused("-oout", "unknown option -oout; --help lists all options");
 }
 
 static void test_defaults_are_set(void)
@@ -230,7 +252,7 @@ static void test_help_names_every_option_once(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "--version"));
     for (const ff_option *option = table; option->name != NULL; option++) {
         char dashed[64];
-        snprintf(dashed, sizeof dashed, "  --%s ", option->name);
+        snprintf(dashed, sizeof dashed, "  %s%s ", option->name[1] == '\0' ? "-" : "--", option->name);
         const char *found = strstr(text, dashed);
         CU_ASSERT_PTR_NOT_NULL_FATAL(found);
         CU_ASSERT_PTR_NULL(strstr(found + 1, dashed));
@@ -252,6 +274,7 @@ static void test_version_is_one_line(void)
 }
 
 static CU_TestInfo tests[] = {
+    {"a_list_keeps_every_value_and_one_letter_takes_one_dash", test_a_list_keeps_every_value_and_one_letter_takes_one_dash},
     {"defaults_are_set", test_defaults_are_set},
     {"every_type_is_read_both_ways", test_every_type_is_read_both_ways},
     {"flags_can_be_switched_off", test_flags_can_be_switched_off},
