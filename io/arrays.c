@@ -79,31 +79,51 @@ static ff_array *array_create(ff_ctx *ctx, const char *name, ff_array_type type,
     return NULL;
 }
 
-ff_array *ff_array_add(ff_ctx *ctx, ff_array_set *set, const char *name, ff_array_type type, int ndim,
-                       const int64_t *shape)
+/* Put an array in, in the place of one of its name; on failure it is destroyed. */
+static ff_status insert(ff_ctx *ctx, ff_array_set *set, ff_array *array)
 {
-    ff_array *array = array_create(ctx, name, type, ndim, shape);
-    if (array == NULL)
-        return NULL;
-    const int64_t there = index_of(set, name);
+    const int64_t there = index_of(set, array->name);
     if (there >= 0) {
         array_destroy(set->items[there]);
         set->items[there] = array;
-        return array;
+        return FF_OK;
     }
     if (set->count == set->capacity) {
         const int64_t capacity = set->capacity > 0 ? 2 * set->capacity : 32;
         ff_array **items = realloc(set->items, (size_t)capacity * sizeof *items);
         if (items == NULL) {
-            FF_FAIL(ctx, FF_ERR_MEM, "out of memory for array %s", name);
+            FF_FAIL(ctx, FF_ERR_MEM, "out of memory for array %s", array->name);
             array_destroy(array);
-            return NULL;
+            return FF_ERR_MEM;
         }
         set->items = items;
         set->capacity = capacity;
     }
     set->items[set->count++] = array;
-    return array;
+    return FF_OK;
+}
+
+ff_array *ff_array_add(ff_ctx *ctx, ff_array_set *set, const char *name, ff_array_type type, int ndim,
+                       const int64_t *shape)
+{
+    ff_array *array = array_create(ctx, name, type, ndim, shape);
+    return array != NULL && insert(ctx, set, array) == FF_OK ? array : NULL;
+}
+
+ff_status ff_array_move(ff_ctx *ctx, ff_array_set *to, const char *new_name, ff_array_set *from, const char *name)
+{
+    const int64_t at = index_of(from, name);
+    if (at < 0)
+        return FF_FAIL(ctx, FF_ERR_FORMAT, "array %s is missing", name);
+    char *copy = strdup(new_name);
+    if (copy == NULL)
+        return FF_FAIL(ctx, FF_ERR_MEM, "out of memory for array %s", new_name);
+    ff_array *array = from->items[at];
+    memmove(from->items + at, from->items + at + 1, (size_t)(from->count - at - 1) * sizeof *from->items);
+    from->count--;
+    free(array->name);
+    array->name = copy;
+    return insert(ctx, to, array);
 }
 
 /* "[3, ?]" */

@@ -49,6 +49,9 @@ ff_array *ff_array_find(const ff_array_set *set, const char *name);
 ff_array *ff_array_need(ff_ctx *ctx, const ff_array_set *set, const char *name, ff_array_type type, int ndim,
                         const int64_t *shape);
 void ff_array_remove(ff_array_set *set, const char *name);
+/** Hand the array `name` of `from` over to `to`, under `new_name` (an array of that name goes first; `to` may be `from`). Nothing
+ * is copied. */
+ff_status ff_array_move(ff_ctx *ctx, ff_array_set *to, const char *new_name, ff_array_set *from, const char *name);
 /** Put a copy of `text` (`length` bytes) in a place of a text array. */
 ff_status ff_array_put_text(ff_ctx *ctx, ff_array *array, int64_t index, const char *text, size_t length);
 /** A copy of `array` under `name` in `set`. */
