@@ -32,12 +32,14 @@ ff_status ff_hdf5_create(ff_ctx *ctx, ff_hdf5_writer **writer, const char *path)
 ff_status ff_hdf5_commit(ff_ctx *ctx, ff_hdf5_writer *writer) { return not_built(ctx); }
 ff_status ff_hdf5_make_group(ff_ctx *ctx, ff_hdf5_writer *writer, const char *group) { return not_built(ctx); }
 ff_status ff_hdf5_write_float(ff_ctx *ctx, ff_hdf5_writer *writer, const char *dataset, int ndim, const int64_t *shape, const float *data) { return not_built(ctx); }
+ff_status ff_hdf5_write_float_plain(ff_ctx *ctx, ff_hdf5_writer *writer, const char *dataset, int ndim, const int64_t *shape, const float *data) { return not_built(ctx); }
 ff_status ff_hdf5_write_int32(ff_ctx *ctx, ff_hdf5_writer *writer, const char *dataset, int ndim, const int64_t *shape, const int32_t *data) { return not_built(ctx); }
 ff_status ff_hdf5_write_int8(ff_ctx *ctx, ff_hdf5_writer *writer, const char *dataset, int ndim, const int64_t *shape, const int8_t *data) { return not_built(ctx); }
 ff_status ff_hdf5_write_text(ff_ctx *ctx, ff_hdf5_writer *writer, const char *dataset, int ndim, const int64_t *shape, char *const *data) { return not_built(ctx); }
 ff_status ff_hdf5_write_text_attribute(ff_ctx *ctx, ff_hdf5_writer *writer, const char *object, const char *name, const char *text) { return not_built(ctx); }
 ff_status ff_hdf5_write_number_attribute(ff_ctx *ctx, ff_hdf5_writer *writer, const char *object, const char *name, double value) { return not_built(ctx); }
 void ff_hdf5_close(ff_hdf5_file *file) { }
+ff_status ff_hdf5_commit_sealed(ff_ctx *ctx, ff_hdf5_writer *writer) { return not_built(ctx); }
 void ff_hdf5_abandon(ff_hdf5_writer *writer) { }
 bool ff_hdf5_exists(ff_hdf5_file *file, const char *path) { return false; }
 

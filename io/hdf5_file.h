@@ -66,6 +66,8 @@ typedef struct ff_hdf5_writer ff_hdf5_writer;
 ff_status ff_hdf5_create(ff_ctx *ctx, ff_hdf5_writer **writer, const char *path);
 /** Flush to disk and rename into place; the writer is gone afterwards, also on failure. */
 ff_status ff_hdf5_commit(ff_ctx *ctx, ff_hdf5_writer *writer);
+/** The same, with a seal (io/file_seal.h) after the library's own end of the file; other readers do not see it. */
+ff_status ff_hdf5_commit_sealed(ff_ctx *ctx, ff_hdf5_writer *writer);
 /** Drop the file; NULL is fine. */
 void ff_hdf5_abandon(ff_hdf5_writer *writer);
 
@@ -74,6 +76,9 @@ ff_status ff_hdf5_make_group(ff_ctx *ctx, ff_hdf5_writer *writer, const char *gr
 /** Data sets, with the groups above them; above 4 KB in one chunk of at most 1 MB, shuffled and deflated. ndim 0 = one value. */
 ff_status ff_hdf5_write_float(ff_ctx *ctx, ff_hdf5_writer *writer, const char *dataset, int ndim, const int64_t *shape,
                               const float *data);
+/** The same, neither chunked nor deflated: fast, for large blocks of weights. */
+ff_status ff_hdf5_write_float_plain(ff_ctx *ctx, ff_hdf5_writer *writer, const char *dataset, int ndim,
+                                    const int64_t *shape, const float *data);
 ff_status ff_hdf5_write_int32(ff_ctx *ctx, ff_hdf5_writer *writer, const char *dataset, int ndim, const int64_t *shape,
                               const int32_t *data);
 ff_status ff_hdf5_write_int8(ff_ctx *ctx, ff_hdf5_writer *writer, const char *dataset, int ndim, const int64_t *shape,

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/file_seal.h"
 #include "io/safe_file.h"
 
 #ifdef FF_HAVE_HDF5
@@ -42,7 +43,7 @@ ff_status ff_hdf5_create(ff_ctx *ctx, ff_hdf5_writer **writer, const char *path)
     return FF_OK;
 }
 
-ff_status ff_hdf5_commit(ff_ctx *ctx, ff_hdf5_writer *w)
+static ff_status finish(ff_ctx *ctx, ff_hdf5_writer *w, bool seal)
 {
     ff_status status = ctx->status;
     errno = 0;
@@ -51,12 +52,24 @@ ff_status ff_hdf5_commit(ff_ctx *ctx, ff_hdf5_writer *w)
     if (H5Fclose(w->id) < 0 || !flushed)
         status = FF_FAIL(ctx, FF_ERR_IO, "cannot write %s: %s; nothing was changed", w->safe.path,
                          error != 0 ? strerror(error) : "the disk is full or failed");
+    if (status == FF_OK && seal)
+        status = ff_file_seal(ctx, w->safe.temporary);
     if (status == FF_OK)
         status = ff_safe_file_commit(ctx, &w->safe);
     else
         ff_safe_file_abandon(&w->safe);
     free(w);
     return status;
+}
+
+ff_status ff_hdf5_commit(ff_ctx *ctx, ff_hdf5_writer *w)
+{
+    return finish(ctx, w, false);
+}
+
+ff_status ff_hdf5_commit_sealed(ff_ctx *ctx, ff_hdf5_writer *w)
+{
+    return finish(ctx, w, true);
 }
 
 void ff_hdf5_abandon(ff_hdf5_writer *w)
@@ -92,13 +105,15 @@ ff_status ff_hdf5_make_group(ff_ctx *ctx, ff_hdf5_writer *w, const char *group)
     return FF_OK;
 }
 
-/* Chunks along the first axes, so that a row of the last axes stays whole where it can. */
+/* Chunks along the first axes, so that a row of the last axes stays whole where it can; of nearly one size, because the last
+ * one is stored whole. */
 static void choose_chunk(int ndim, const int64_t *shape, size_t element_bytes, hsize_t *chunk)
 {
     size_t bytes = element_bytes;
     for (int i = ndim - 1; i >= 0; i--) {
         const size_t room = CHUNK_BYTES / bytes > 0 ? CHUNK_BYTES / bytes : 1;
-        chunk[i] = (size_t)shape[i] < room ? (hsize_t)shape[i] : (hsize_t)room;
+        const size_t parts = ((size_t)shape[i] + room - 1) / room;
+        chunk[i] = (hsize_t)(((size_t)shape[i] + parts - 1) / parts);
         bytes *= (size_t)chunk[i];
     }
 }
@@ -137,6 +152,12 @@ ff_status ff_hdf5_write_float(ff_ctx *ctx, ff_hdf5_writer *w, const char *datase
                               const float *data)
 {
     return write_dataset(ctx, w, dataset, ndim, shape, H5T_NATIVE_FLOAT, H5T_IEEE_F32LE, true, data);
+}
+
+ff_status ff_hdf5_write_float_plain(ff_ctx *ctx, ff_hdf5_writer *w, const char *dataset, int ndim, const int64_t *shape,
+                                    const float *data)
+{
+    return write_dataset(ctx, w, dataset, ndim, shape, H5T_NATIVE_FLOAT, H5T_IEEE_F32LE, false, data);
 }
 
 ff_status ff_hdf5_write_int32(ff_ctx *ctx, ff_hdf5_writer *w, const char *dataset, int ndim, const int64_t *shape,
