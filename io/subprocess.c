@@ -25,7 +25,7 @@ static const double grace_s = 3; /* from SIGTERM to SIGKILL */
 
 struct ff_process {
     pid_t pid;
-    int output; /* read end of the pipe for the tail; -1 after its end */
+    int output;                       /* read end of the pipe for the tail; -1 after its end */
     double begin_s, limit_s, asked_s; /* asked_s: when SIGTERM was sent; 0 = not yet */
     bool timed_out, cancelled;
     size_t tail_length;
@@ -42,7 +42,7 @@ static double now_s(void)
 /* ---- 1. commands ---- */
 
 /* Takes `text`, which may be NULL (no memory): then the command can not be run. */
-static void add_owned(ff_command *command, char *text)
+static void add_owned(ff_subprocess *command, char *text)
 {
     if (command->argc < 0 || text == NULL)
         goto failed;
@@ -64,23 +64,23 @@ failed:
     command->argc = -1;
 }
 
-void ff_command_init(ff_command *command, const char *program)
+void ff_subprocess_init(ff_subprocess *command, const char *program)
 {
-    *command = (ff_command){0};
-    ff_command_add(command, program);
+    *command = (ff_subprocess){0};
+    ff_subprocess_add(command, program);
 }
 
-void ff_command_destroy(ff_command *command)
+void ff_subprocess_destroy(ff_subprocess *command)
 {
     for (int i = 0; i < command->argc; i++)
         free(command->argv[i]);
     free(command->argv);
-    *command = (ff_command){0};
+    *command = (ff_subprocess){0};
 }
 
-void ff_command_add(ff_command *command, const char *argument) { add_owned(command, strdup(argument)); }
+void ff_subprocess_add(ff_subprocess *command, const char *argument) { add_owned(command, strdup(argument)); }
 
-void ff_command_addf(ff_command *command, const char *format, ...)
+void ff_subprocess_addf(ff_subprocess *command, const char *format, ...)
 {
     char *text = NULL;
     va_list args;
@@ -90,7 +90,7 @@ void ff_command_addf(ff_command *command, const char *format, ...)
     add_owned(command, length < 0 ? NULL : text);
 }
 
-void ff_command_add_words(ff_command *command, const char *words)
+void ff_subprocess_add_words(ff_subprocess *command, const char *words)
 {
     while (*words != '\0') {
         const size_t length = strcspn(words, " ");
@@ -99,7 +99,7 @@ void ff_command_add_words(ff_command *command, const char *words)
     }
 }
 
-const char *ff_command_format(const ff_command *command, char *text, size_t size)
+const char *ff_subprocess_format(const ff_subprocess *command, char *text, size_t size)
 {
     size_t length = 0;
     text[0] = '\0';
@@ -114,7 +114,7 @@ const char *ff_command_format(const ff_command *command, char *text, size_t size
 /* ---- 2. start ---- */
 
 /* After fork, only calls that are safe there. Writes errno to `report` and ends when the program cannot be run. */
-static void become(const ff_command *command, pid_t parent, int input, int output, int errors, int report)
+static void become(const ff_subprocess *command, pid_t parent, int input, int output, int errors, int report)
 {
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -132,7 +132,7 @@ static void become(const ff_command *command, pid_t parent, int input, int outpu
     _exit(written == sizeof error ? 127 : 126);
 }
 
-static ff_status start_failed(ff_ctx *ctx, const ff_command *command, int error)
+static ff_status start_failed(ff_ctx *ctx, const ff_subprocess *command, int error)
 {
     if (command->folder != NULL && access(command->folder, X_OK) != 0)
         return FF_FAIL(ctx, FF_ERR_IO, "cannot start %s in folder %s: %s", command->argv[0], command->folder,
@@ -147,7 +147,7 @@ static void close_all(int *fds, int n)
             close(fds[i]);
 }
 
-ff_status ff_process_start(ff_ctx *ctx, ff_process **process, const ff_command *command)
+ff_status ff_process_start(ff_ctx *ctx, ff_process **process, const ff_subprocess *command)
 {
     enum { INPUT, OUTPUT, TAIL_WRITE, REPORT_WRITE, TAIL_READ, REPORT_READ, NUM_FDS };
     int fds[NUM_FDS] = {-1, -1, -1, -1, -1, -1}, two[2];
@@ -240,9 +240,9 @@ static void take_output(ff_process *p)
     }
 }
 
-static void fill_end(ff_process *p, ff_command_end *end, int wait_status, const struct rusage *usage)
+static void fill_end(ff_process *p, ff_subprocess_end *end, int wait_status, const struct rusage *usage)
 {
-    *end = (ff_command_end){
+    *end = (ff_subprocess_end){
         .exit_code = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : -1,
         .signal = WIFSIGNALED(wait_status) ? WTERMSIG(wait_status) : 0,
         .timed_out = p->timed_out,
@@ -255,7 +255,7 @@ static void fill_end(ff_process *p, ff_command_end *end, int wait_status, const 
     memcpy(end->tail, p->tail, sizeof end->tail);
 }
 
-bool ff_process_poll(ff_process *p, ff_command_end *end)
+bool ff_process_poll(ff_process *p, ff_subprocess_end *end)
 {
     take_output(p);
     siginfo_t info = {0};
@@ -338,7 +338,7 @@ static void summarise_tail(const char *tail, char *text, size_t size)
     text[out] = '\0';
 }
 
-ff_status ff_command_judge(ff_ctx *ctx, const char *name, const ff_command_end *end)
+ff_status ff_subprocess_judge(ff_ctx *ctx, const char *name, const ff_subprocess_end *end)
 {
     char tail[512];
     summarise_tail(end->tail, tail, sizeof tail);
@@ -346,20 +346,23 @@ ff_status ff_command_judge(ff_ctx *ctx, const char *name, const ff_command_end *
     if (end->cancelled)
         return FF_FAIL(ctx, FF_ERR_IO, "%s: stopped after %.1f s, as we were told to end", name, end->wall_s);
     if (end->timed_out)
-        return FF_FAIL(ctx, FF_ERR_IO, "%s: ended by us at its time limit after %.1f s%s%s", name, end->wall_s, said, tail);
+        return FF_FAIL(ctx, FF_ERR_IO, "%s: ended by us at its time limit after %.1f s%s%s", name, end->wall_s, said,
+                       tail);
     if (end->signal != 0)
         return FF_FAIL(ctx, FF_ERR_IO, "%s: ended by signal %d (%s) after %.1f s%s%s%s", name, end->signal,
                        strsignal(end->signal), end->wall_s,
                        end->signal == SIGKILL ? "; out of memory is a common cause" : "", said, tail);
     if (end->exit_code != 0)
-        return FF_FAIL(ctx, FF_ERR_IO, "%s: exit status %d after %.1f s%s%s", name, end->exit_code, end->wall_s, said, tail);
+        return FF_FAIL(ctx, FF_ERR_IO, "%s: exit status %d after %.1f s%s%s", name, end->exit_code, end->wall_s, said,
+                       tail);
     return FF_OK;
 }
 
-ff_status ff_command_run(ff_ctx *ctx, const ff_command *command, const volatile sig_atomic_t *cancel, ff_command_end *end)
+ff_status ff_subprocess_run(ff_ctx *ctx, const ff_subprocess *command, const volatile sig_atomic_t *cancel,
+                            ff_subprocess_end *end)
 {
     ff_process *process;
-    ff_command_end own;
+    ff_subprocess_end own;
     if (end == NULL)
         end = &own;
     FF_TRY(ff_process_start(ctx, &process, command));
@@ -369,7 +372,7 @@ ff_status ff_command_run(ff_ctx *ctx, const ff_command *command, const volatile 
         poll(NULL, 0, wait_ms);
     }
     ff_process_destroy(process);
-    return ff_command_judge(ctx, command->argv[0], end);
+    return ff_subprocess_judge(ctx, command->argv[0], end);
 }
 
 static bool is_program(const char *path)
@@ -398,13 +401,18 @@ static char *find_in_path(const char *name)
 ff_status ff_find_program(ff_ctx *ctx, char **path, const char *given, const char *variable, const char *name)
 {
     const char *from_environment = given == NULL && variable != NULL ? getenv(variable) : NULL;
-    const char *wanted = given != NULL ? given : from_environment != NULL && *from_environment != '\0' ? from_environment : name;
+    const char *wanted = given != NULL                                           ? given
+                         : from_environment != NULL && *from_environment != '\0' ? from_environment
+                                                                                 : name;
     *path = strchr(wanted, '/') == NULL ? find_in_path(wanted) : is_program(wanted) ? strdup(wanted) : NULL;
     if (*path != NULL)
         return FF_OK;
     if (strchr(wanted, '/') != NULL)
         return FF_FAIL(ctx, FF_ERR_IO, "%s: no program at %s (%s %s)", name, wanted,
-                       given != NULL ? "given by --" : "given by the environment variable", given != NULL ? name : variable);
-    return FF_FAIL(ctx, FF_ERR_IO, "%s: no program \"%s\" in the folders of PATH; install it, or say where it is with --%s PATH "
-                   "or %s", name, wanted, name, variable != NULL ? variable : "PATH");
+                       given != NULL ? "given by --" : "given by the environment variable",
+                       given != NULL ? name : variable);
+    return FF_FAIL(ctx, FF_ERR_IO,
+                   "%s: no program \"%s\" in the folders of PATH; install it, or say where it is with --%s PATH "
+                   "or %s",
+                   name, wanted, name, variable != NULL ? variable : "PATH");
 }

@@ -1,11 +1,11 @@
-/* subprocess.h - other programs, run without a shell: each in a process group of its own, with the end of what it says
- * kept for messages, a time limit, and a clean end when we are told to stop.
+/* subprocess.h - other programs, run without a shell: each in a process group of its own, with the end of what it
+ * says kept for messages, a time limit, and a clean end when we are told to stop.
  *
- *     ff_command command;
- *     ff_command_init(&command, "/usr/bin/jackhmmer");
- *     ff_command_add(ctx, &command, "--cpu"), ff_command_addf(ctx, &command, "%d", 4);
- *     status = ff_command_run(ctx, &command, NULL);
- *     ff_command_destroy(&command);
+ *     ff_subprocess command;
+ *     ff_subprocess_init(&command, "/usr/bin/jackhmmer");
+ *     ff_subprocess_add(ctx, &command, "--cpu"), ff_subprocess_addf(ctx, &command, "%d", 4);
+ *     status = ff_subprocess_run(ctx, &command, NULL);
+ *     ff_subprocess_destroy(&command);
  *
  * io/tasks.h runs several side by side. */
 #ifndef FF_IO_SUBPROCESS_H
@@ -29,36 +29,36 @@ typedef struct {
     const char *stdout_path; /* file for standard output; NULL: it joins standard error in the tail */
     const char *folder;      /* working folder; NULL = ours */
     double time_limit_s;     /* wall clock; 0 = none */
-} ff_command;
+} ff_subprocess;
 
 /** How a program ended. */
 typedef struct {
-    int start_error;  /* errno of the start; the rest is then zero */
-    int exit_code;    /* 0..255; -1 when a signal ended it */
-    int signal;       /* the signal that ended it, or 0 */
-    bool timed_out;   /* we ended it at its time limit */
-    bool cancelled;   /* we ended it because we were told to stop */
-    double wall_s;    /* from start to end */
-    double cpu_s;     /* user and system time of it and of the children it waited for */
-    int64_t peak_bytes; /* largest resident size of one of its processes */
+    int start_error;          /* errno of the start; the rest is then zero */
+    int exit_code;            /* 0..255; -1 when a signal ended it */
+    int signal;               /* the signal that ended it, or 0 */
+    bool timed_out;           /* we ended it at its time limit */
+    bool cancelled;           /* we ended it because we were told to stop */
+    double wall_s;            /* from start to end */
+    double cpu_s;             /* user and system time of it and of the children it waited for */
+    int64_t peak_bytes;       /* largest resident size of one of its processes */
     char tail[FF_TAIL_BYTES]; /* the end of its standard error (and output, when that went to no file) */
-} ff_command_end;
+} ff_subprocess_end;
 
-/** A command without arguments; `program` is a path or, without "/", a name to be found along PATH. Cannot fail: a lack of
- * memory shows when it is run. */
-void ff_command_init(ff_command *command, const char *program);
-void ff_command_destroy(ff_command *command);
+/** A command without arguments; `program` is a path or, without "/", a name to be found along PATH. Cannot fail: a
+ * lack of memory shows when it is run. */
+void ff_subprocess_init(ff_subprocess *command, const char *program);
+void ff_subprocess_destroy(ff_subprocess *command);
 /** Add one argument. */
-void ff_command_add(ff_command *command, const char *argument);
-void ff_command_addf(ff_command *command, const char *format, ...)
+void ff_subprocess_add(ff_subprocess *command, const char *argument);
+void ff_subprocess_addf(ff_subprocess *command, const char *format, ...)
 #if defined(__GNUC__)
     __attribute__((format(printf, 2, 3)))
 #endif
     ;
 /** Add all words of `words`, separated by single blanks: fixed flags. */
-void ff_command_add_words(ff_command *command, const char *words);
+void ff_subprocess_add_words(ff_subprocess *command, const char *words);
 /** The command on one line, arguments with odd characters in quotes; cut at `size`. @return text */
-const char *ff_command_format(const ff_command *command, char *text, size_t size);
+const char *ff_subprocess_format(const ff_subprocess *command, char *text, size_t size);
 
 /** A program under way. */
 typedef struct ff_process ff_process;
@@ -67,27 +67,28 @@ typedef struct ff_process ff_process;
  * Start a command: standard input empty, signals as by default, and killed by the system should we die.
  * @return FF_ERR_IO when it cannot be started: no such program, not executable, folder or output file not there.
  */
-ff_status ff_process_start(ff_ctx *ctx, ff_process **process, const ff_command *command);
-/** Take in its output and look whether it ended (then true, `end` is filled, and whatever it left running in its group is
- * gone). Does not wait. A program past its time limit is asked to end (SIGTERM), and killed three seconds later. */
-bool ff_process_poll(ff_process *process, ff_command_end *end);
+ff_status ff_process_start(ff_ctx *ctx, ff_process **process, const ff_subprocess *command);
+/** Take in its output and look whether it ended (then true, `end` is filled, and whatever it left running in its
+ * group is gone). Does not wait. A program past its time limit is asked to end (SIGTERM), and killed three seconds
+ * later. */
+bool ff_process_poll(ff_process *process, ff_subprocess_end *end);
 /** Ask it to end; it is killed should it not do so in three seconds. ff_process_poll then reports the end. */
 void ff_process_cancel(ff_process *process);
 /** Kill the group at once when it still runs, and free everything; NULL is fine. */
 void ff_process_destroy(ff_process *process);
 
-/** A status and message for an end: FF_OK for exit status 0; else FF_ERR_IO "NAME: exit status 1 after 3 s: TAIL". The
- * message shows the last lines of the tail. */
-ff_status ff_command_judge(ff_ctx *ctx, const char *name, const ff_command_end *end);
+/** A status and message for an end: FF_OK for exit status 0; else FF_ERR_IO "NAME: exit status 1 after 3 s: TAIL".
+ * The message shows the last lines of the tail. */
+ff_status ff_subprocess_judge(ff_ctx *ctx, const char *name, const ff_subprocess_end *end);
 
 /**
  * Run a command and wait for its end.
  * @param cancel  set to non-zero by a signal handler to stop; NULL = none
  * @param end     out; NULL when not wanted
- * @return as ff_command_judge, under the name of the program
+ * @return as ff_subprocess_judge, under the name of the program
  */
-ff_status ff_command_run(ff_ctx *ctx, const ff_command *command, const volatile sig_atomic_t *cancel,
-                         ff_command_end *end);
+ff_status ff_subprocess_run(ff_ctx *ctx, const ff_subprocess *command, const volatile sig_atomic_t *cancel,
+                            ff_subprocess_end *end);
 
 /**
  * Find a program: `given` (an option's value: a path, or a name for PATH), else the value of environment variable

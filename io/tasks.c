@@ -47,15 +47,16 @@ static ff_status end_task(ff_ctx *ctx, task_run *run, ff_task *task, ff_status s
 /* Start the next command of a task that holds its CPUs; ends it, and gives them back, when there is none. */
 static ff_status advance(ff_ctx *ctx, task_run *run, ff_task *task)
 {
-    ff_command command = {0};
+    ff_subprocess command = {0};
     bool more = true;
     ff_status status = task->next(ctx, task, &command, &more);
     if (status == FF_OK && more) {
         char text[1024];
-        ff_log_write(&ctx->log, FF_LOG_DEBUG, "%s: %s", task->name, ff_command_format(&command, text, sizeof text));
+        ff_log_write(&ctx->log, FF_LOG_DEBUG, "%s: %s", task->name,
+                     ff_subprocess_format(&command, text, sizeof text));
         status = ff_process_start(ctx, &task->process, &command);
     }
-    ff_command_destroy(&command);
+    ff_subprocess_destroy(&command);
     if (status == FF_OK && more)
         return FF_OK;
     run->num_free += cost(run, task);
@@ -85,7 +86,7 @@ static ff_status start_ready(ff_ctx *ctx, task_run *run, bool *moved)
 
 static ff_status look_at(ff_ctx *ctx, task_run *run, ff_task *task, bool *moved)
 {
-    ff_command_end end;
+    ff_subprocess_end end;
     if (task->process == NULL || !ff_process_poll(task->process, &end))
         return FF_OK;
     *moved = true;
@@ -94,7 +95,7 @@ static ff_status look_at(ff_ctx *ctx, task_run *run, ff_task *task, bool *moved)
     task->cpu_s += end.cpu_s;
     if (end.peak_bytes > task->peak_bytes)
         task->peak_bytes = end.peak_bytes;
-    const ff_status status = ff_command_judge(ctx, task->name, &end);
+    const ff_status status = ff_subprocess_judge(ctx, task->name, &end);
     if (status != FF_OK) {
         run->num_free += cost(run, task);
         return end_task(ctx, run, task, status);
@@ -114,7 +115,7 @@ static ff_status stop(ff_ctx *ctx, task_run *run)
         left = false;
         for (int64_t i = 0; i < run->num_tasks; i++) {
             ff_task *task = &run->tasks[i];
-            ff_command_end end;
+            ff_subprocess_end end;
             if (task->process == NULL)
                 continue;
             if (!ff_process_poll(task->process, &end)) {
@@ -137,7 +138,8 @@ static ff_status stop(ff_ctx *ctx, task_run *run)
     return FF_FAIL(ctx, FF_ERR_IO, "stopped, as we were told to end; nothing half done is left");
 }
 
-ff_status ff_tasks_run(ff_ctx *ctx, ff_task *tasks, int64_t num_tasks, int num_cpus, const volatile sig_atomic_t *cancel)
+ff_status ff_tasks_run(ff_ctx *ctx, ff_task *tasks, int64_t num_tasks, int num_cpus,
+                       const volatile sig_atomic_t *cancel)
 {
     const int budget = num_cpus < 1 ? 1 : num_cpus;
     task_run run = {tasks, num_tasks, num_tasks, budget, budget, now_s()};

@@ -13,8 +13,8 @@
 
 static ff_ctx ctx;
 static char folder[64];
-static ff_command command;
-static ff_command_end end;
+static ff_subprocess command;
+static ff_subprocess_end end;
 
 static void set_up(void)
 {
@@ -22,13 +22,13 @@ static void set_up(void)
     ctx.log.file = NULL;
     strcpy(folder, "/tmp/ff_sub_XXXXXX");
     CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(folder));
-    command = (ff_command){0};
+    command = (ff_subprocess){0};
 }
 
 static void tear_down(void)
 {
     char text[96];
-    ff_command_destroy(&command);
+    ff_subprocess_destroy(&command);
     snprintf(text, sizeof text, "rm -rf %s", folder);
     CU_ASSERT_EQUAL(system(text), 0);
 }
@@ -41,15 +41,15 @@ static const char *in_folder(char path[128], const char *name)
 
 static void make_shell(const char *script)
 {
-    ff_command_init(&command, "/bin/sh");
-    ff_command_add(&command, "-c");
-    ff_command_add(&command, script);
+    ff_subprocess_init(&command, "/bin/sh");
+    ff_subprocess_add(&command, "-c");
+    ff_subprocess_add(&command, script);
 }
 
 static ff_status run_shell(const char *script)
 {
     make_shell(script);
-    return ff_command_run(&ctx, &command, NULL, &end);
+    return ff_subprocess_run(&ctx, &command, NULL, &end);
 }
 
 static bool has(const char *text, const char *part)
@@ -88,7 +88,7 @@ static void test_output_goes_to_its_file_and_errors_to_the_tail(void)
     char path[128], line[32] = "";
     make_shell("echo result; echo remark >&2");
     command.stdout_path = in_folder(path, "out");
-    CU_ASSERT_EQUAL(ff_command_run(&ctx, &command, NULL, &end), FF_OK);
+    CU_ASSERT_EQUAL(ff_subprocess_run(&ctx, &command, NULL, &end), FF_OK);
     CU_ASSERT_STRING_EQUAL(end.tail, "remark\n");
     FILE *file = fopen(path, "r");
     CU_ASSERT_PTR_NOT_NULL_FATAL(file);
@@ -99,18 +99,18 @@ static void test_output_goes_to_its_file_and_errors_to_the_tail(void)
 
 static void test_arguments_reach_the_program_as_they_are(void)
 {
-    ff_command_init(&command, "printf");
-    ff_command_add_words(&command, "[%s] [%s] [%s]");
+    ff_subprocess_init(&command, "printf");
+    ff_subprocess_add_words(&command, "[%s] [%s] [%s]");
     CU_ASSERT_EQUAL(command.argc, 4);
-    ff_command_destroy(&command);
-    ff_command_init(&command, "printf");
-    ff_command_add(&command, "[%s]");
-    ff_command_add(&command, "$HOME; `x` 'y' \"z\"");
-    ff_command_addf(&command, "%d %s", 3, "words");
-    CU_ASSERT_EQUAL(ff_command_run(&ctx, &command, NULL, &end), FF_OK);
+    ff_subprocess_destroy(&command);
+    ff_subprocess_init(&command, "printf");
+    ff_subprocess_add(&command, "[%s]");
+    ff_subprocess_add(&command, "$HOME; `x` 'y' \"z\"");
+    ff_subprocess_addf(&command, "%d %s", 3, "words");
+    CU_ASSERT_EQUAL(ff_subprocess_run(&ctx, &command, NULL, &end), FF_OK);
     CU_ASSERT_STRING_EQUAL(end.tail, "[$HOME; `x` 'y' \"z\"][3 words]");
     char text[128];
-    CU_ASSERT_STRING_EQUAL(ff_command_format(&command, text, 20), "printf '[%s]' '$HOM");
+    CU_ASSERT_STRING_EQUAL(ff_subprocess_format(&command, text, 20), "printf '[%s]' '$HOM");
 }
 
 static void test_standard_input_is_empty(void)
@@ -129,7 +129,8 @@ static void test_an_exit_status_comes_with_the_last_lines(void)
 
 static void test_only_the_end_of_much_output_is_kept(void)
 {
-    CU_ASSERT_EQUAL(run_shell("i=0; while [ $i -lt 20000 ]; do echo line number $i; i=$((i + 1)); done; exit 1"), FF_ERR_IO);
+    CU_ASSERT_EQUAL(run_shell("i=0; while [ $i -lt 20000 ]; do echo line number $i; i=$((i + 1)); done; exit 1"),
+                    FF_ERR_IO);
     CU_ASSERT(has(ctx.message, "| line number 19999"));
     CU_ASSERT_PTR_NULL(strstr(ctx.message, "line number 1234"));
     CU_ASSERT(strlen(end.tail) == FF_TAIL_BYTES - 1);
@@ -143,26 +144,26 @@ static void test_a_crash_names_the_signal(void)
     CU_ASSERT(has(ctx.message, "ended by signal 11 (Segmentation fault)"));
     CU_ASSERT(has(ctx.message, ": going"));
     ff_context_clear(&ctx);
-    ff_command_destroy(&command);
+    ff_subprocess_destroy(&command);
     CU_ASSERT_EQUAL(run_shell("kill -KILL $$"), FF_ERR_IO);
     CU_ASSERT(has(ctx.message, "out of memory is a common cause; it printed nothing"));
 }
 
 static void test_a_missing_program_is_named(void)
 {
-    ff_command_init(&command, "/no/such/program");
-    CU_ASSERT_EQUAL(ff_command_run(&ctx, &command, NULL, &end), FF_ERR_IO);
+    ff_subprocess_init(&command, "/no/such/program");
+    CU_ASSERT_EQUAL(ff_subprocess_run(&ctx, &command, NULL, &end), FF_ERR_IO);
     CU_ASSERT_STRING_EQUAL(ctx.message, "cannot start /no/such/program: No such file or directory");
     ff_context_clear(&ctx);
-    ff_command_destroy(&command);
+    ff_subprocess_destroy(&command);
     make_shell("true");
     command.folder = "/no/such/folder";
-    CU_ASSERT_EQUAL(ff_command_run(&ctx, &command, NULL, &end), FF_ERR_IO);
+    CU_ASSERT_EQUAL(ff_subprocess_run(&ctx, &command, NULL, &end), FF_ERR_IO);
     CU_ASSERT_STRING_EQUAL(ctx.message, "cannot start /bin/sh in folder /no/such/folder: No such file or directory");
     ff_context_clear(&ctx);
     command.folder = NULL;
     command.stdout_path = "/no/such/folder/out";
-    CU_ASSERT_EQUAL(ff_command_run(&ctx, &command, NULL, &end), FF_ERR_IO);
+    CU_ASSERT_EQUAL(ff_subprocess_run(&ctx, &command, NULL, &end), FF_ERR_IO);
     CU_ASSERT_STRING_EQUAL(ctx.message, "cannot write /no/such/folder/out: No such file or directory");
 }
 
@@ -172,7 +173,7 @@ static void test_a_hanging_program_ends_at_its_limit_with_all_its_children(void)
     snprintf(script, sizeof script, "sleep 60 & echo $! >%s/child; echo waiting >&2; wait", folder);
     make_shell(script);
     command.time_limit_s = 0.3;
-    CU_ASSERT_EQUAL(ff_command_run(&ctx, &command, NULL, &end), FF_ERR_IO);
+    CU_ASSERT_EQUAL(ff_subprocess_run(&ctx, &command, NULL, &end), FF_ERR_IO);
     CU_ASSERT(end.timed_out);
     CU_ASSERT(end.wall_s < 3);
     CU_ASSERT(has(ctx.message, "ended by us at its time limit after 0."));
@@ -185,7 +186,7 @@ static void test_a_program_deaf_to_sigterm_is_killed(void)
 {
     make_shell("trap '' TERM; while :; do sleep 0.1; done");
     command.time_limit_s = 0.2;
-    CU_ASSERT_EQUAL(ff_command_run(&ctx, &command, NULL, &end), FF_ERR_IO);
+    CU_ASSERT_EQUAL(ff_subprocess_run(&ctx, &command, NULL, &end), FF_ERR_IO);
     CU_ASSERT_EQUAL(end.signal, SIGKILL);
     CU_ASSERT(end.timed_out);
     CU_ASSERT(end.wall_s > 2.9 && end.wall_s < 10);
@@ -206,7 +207,7 @@ static void test_a_cancel_ends_the_whole_group(void)
     char script[256], path[128];
     snprintf(script, sizeof script, "sleep 60 & echo $! >%s/child; wait", folder);
     make_shell(script);
-    CU_ASSERT_EQUAL(ff_command_run(&ctx, &command, &cancel, &end), FF_ERR_IO);
+    CU_ASSERT_EQUAL(ff_subprocess_run(&ctx, &command, &cancel, &end), FF_ERR_IO);
     CU_ASSERT(end.cancelled);
     CU_ASSERT(has(ctx.message, "as we were told to end"));
     if (access(in_folder(path, "child"), F_OK) == 0)
@@ -236,8 +237,9 @@ static void test_programs_are_found_by_option_environment_and_path(void)
     CU_ASSERT(has(found, "/bin/sh"));
     free(found);
     CU_ASSERT_EQUAL(ff_find_program(&ctx, &found, NULL, "FF_TEST_TOOL", "no-such-tool"), FF_ERR_IO);
-    CU_ASSERT_STRING_EQUAL(ctx.message, "no-such-tool: no program \"no-such-tool\" in the folders of PATH; install it, or say "
-                                        "where it is with --no-such-tool PATH or FF_TEST_TOOL");
+    CU_ASSERT_STRING_EQUAL(ctx.message,
+                           "no-such-tool: no program \"no-such-tool\" in the folders of PATH; install it, or say "
+                           "where it is with --no-such-tool PATH or FF_TEST_TOOL");
 }
 
 /* ---- tasks ---- */
@@ -247,16 +249,16 @@ typedef struct {
     int ended;
 } shell_task;
 
-static ff_status next_script(ff_ctx *c, ff_task *task, ff_command *next, bool *more)
+static ff_status next_script(ff_ctx *c, ff_task *task, ff_subprocess *next, bool *more)
 {
     const char *script = ((shell_task *)task->arg)->scripts[task->step];
     *more = script != NULL;
     if (script != NULL && strcmp(script, "refuse") == 0)
         return FF_FAIL(c, FF_ERR_FORMAT, "no command for %s", task->name);
     if (script != NULL) {
-        ff_command_init(next, "/bin/sh");
-        ff_command_add(next, "-c");
-        ff_command_add(next, script);
+        ff_subprocess_init(next, "/bin/sh");
+        ff_subprocess_add(next, "-c");
+        ff_subprocess_add(next, script);
         next->folder = folder;
         next->time_limit_s = 20;
     }
@@ -272,16 +274,15 @@ static ff_status count_end(ff_ctx *c, ff_task *task)
 
 static ff_task make_task(const char *name, int num_cpus, int64_t after, shell_task *work)
 {
-    return (ff_task){.name = name, .num_cpus = num_cpus, .after = after, .next = next_script, .ended = count_end, .arg = work};
+    return (ff_task){
+        .name = name, .num_cpus = num_cpus, .after = after, .next = next_script, .ended = count_end, .arg = work};
 }
 
 static void test_one_bad_task_leaves_the_others(void)
 {
     shell_task work[] = {{{"exit 7"}, 0}, {{"echo one >a", "cat a >b"}, 0}, {{"true", "refuse"}, 0}, {{NULL}, 0}};
-    ff_task tasks[] = {make_task("bad", 1, -1, &work[0]),
-                       make_task("good", 1, -1, &work[1]),
-                       make_task("refused", 5, -1, &work[2]),
-                       make_task("empty", 0, 0, &work[3])};
+    ff_task tasks[] = {make_task("bad", 1, -1, &work[0]), make_task("good", 1, -1, &work[1]),
+                       make_task("refused", 5, -1, &work[2]), make_task("empty", 0, 0, &work[3])};
     char path[128];
     CU_ASSERT_EQUAL(ff_tasks_run(&ctx, tasks, 4, 2, NULL), FF_OK);
     CU_ASSERT_EQUAL(tasks[0].state, FF_TASK_FAILED);
@@ -341,8 +342,7 @@ static void on_alarm(int number) { told = number; }
 static void test_a_signal_of_ours_ends_everything(void)
 {
     shell_task work[] = {{{"sleep 60"}, 0}, {{"sleep 60 & echo $! >child; wait"}, 0}, {{"touch late"}, 0}};
-    ff_task tasks[] = {make_task("a", 1, -1, &work[0]),
-                       make_task("b", 1, -1, &work[1]),
+    ff_task tasks[] = {make_task("a", 1, -1, &work[0]), make_task("b", 1, -1, &work[1]),
                        make_task("c", 1, 0, &work[2])};
     told = 0;
     struct sigaction action = {.sa_handler = on_alarm}, old;
