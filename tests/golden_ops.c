@@ -468,7 +468,7 @@ ff_status golden_run(ff_ctx *ctx, const char *family, const char *op_name, golde
     ff_status status = FF_OK;
     bool family_known = false;
     const golden_op *op = find_in(ops, family, op_name, &family_known);
-    const golden_op *const tables[] = {golden_embedding_ops, golden_structure_ops};
+    const golden_op *const tables[] = {golden_embedding_ops, golden_structure_ops, golden_loss_ops};
     for (size_t i = 0; i < sizeof tables / sizeof *tables && op == NULL; i++)
         op = find_in(tables[i], family, op_name, &family_known);
     if (op == NULL)

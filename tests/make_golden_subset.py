@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """make_golden_subset.py SOURCE TARGET: copies the project's own reference cases out of the whole set.
 
-Of every trunk family: all `tiny` cases, one `real` one and some long ones, written packed to TARGET/FAMILY.h5 with the
+Of every family: all `tiny` cases, one `real` one and some long ones, written packed to TARGET/FAMILY.h5 with the
 attributes of SOURCE/FAMILY.h5. Needs h5py.
 """
 import os
@@ -20,6 +20,7 @@ REAL = {
     "embeddings": "real",
     "template": "torsion_real",
     "embeddings_and_evoformer": None,
+    "losses": None,
 }
 
 LONG = ("attention_core_long", "column_global_long", "column_long", "msa_long")
