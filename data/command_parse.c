@@ -6,9 +6,11 @@
 #include "data/command.h"
 #include "data/parse.h"
 
-#define KINDS "fasta"
+#define KINDS "fasta, mmcif, pdb"
 static const ff_parse_kind kinds[] = { /* in the order of KINDS, which is for people */
     {"fasta", ff_parse_fasta},
+    {"mmcif", ff_parse_mmcif},
+    {"pdb", ff_parse_pdb},
 };
 enum { NUM_KINDS = sizeof kinds / sizeof *kinds };
 

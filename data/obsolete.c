@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/file_bytes.h"
+#include "io/text_file.h"
 
 typedef struct {
     char from[FF_PDB_ID_BYTES], to[FF_PDB_ID_BYTES];
@@ -84,7 +84,7 @@ ff_status ff_obsolete_read(ff_ctx *ctx, ff_obsolete **obsolete, const char *path
     char *data = NULL;
     size_t size = 0;
     *obsolete = NULL;
-    FF_TRY(ff_file_bytes_read(ctx, &data, &size, path, (size_t)1 << 30));
+    FF_TRY(ff_text_read_all(ctx, path, &data, &size));
     ff_obsolete *o = calloc(1, sizeof *o);
     ff_status status = o == NULL ? FF_FAIL(ctx, FF_ERR_MEM, "out of memory reading %s", path) : FF_OK;
     if (status == FF_OK)

@@ -47,6 +47,9 @@ typedef struct {
 } ff_parse_kind;
 
 ff_status ff_parse_fasta(ff_ctx *ctx, ff_parsed *parsed, const char *path, const ff_parse_options *options);
+/* parse_structures.c */
+ff_status ff_parse_mmcif(ff_ctx *ctx, ff_parsed *parsed, const char *path, const ff_parse_options *options);
+ff_status ff_parse_pdb(ff_ctx *ctx, ff_parsed *parsed, const char *path, const ff_parse_options *options);
 
 #ifdef __cplusplus
 }

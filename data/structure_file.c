@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/file_bytes.h"
+#include "io/text_file.h"
 #include "structure/residue_constants.h"
 
 void ff_structure_destroy(ff_structure *structure)
@@ -38,19 +38,19 @@ ff_status ff_structure_read(ff_ctx *ctx, ff_structure *structure, const char *pa
     *structure = (ff_structure){.num_chains = 0};
     char *data = NULL;
     size_t size = 0;
-    FF_TRY(ff_file_bytes_read(ctx, &data, &size, path, 0));
+    FF_TRY(ff_text_read_all(ctx, path, &data, &size));
     const ff_status status = ff_structure_read_bytes(ctx, structure, data, size, path, options);
     free(data);
     return status;
 }
 
-ff_status ff_structure_read_protein(ff_ctx *ctx, ff_protein *protein, const char *path)
+ff_status ff_structure_read_protein(ff_ctx *ctx, ff_protein *protein, const char *path, const ff_structure_options *options)
 {
     *protein = (ff_protein){.num_res = 0};
     char *data = NULL;
     size_t size = 0;
-    FF_TRY(ff_file_bytes_read(ctx, &data, &size, path, 0));
-    const ff_status status = ff_structure_read_protein_bytes(ctx, protein, data, size, path);
+    FF_TRY(ff_text_read_all(ctx, path, &data, &size));
+    const ff_status status = ff_structure_read_protein_bytes(ctx, protein, data, size, path, options);
     free(data);
     return status;
 }

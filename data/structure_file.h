@@ -26,7 +26,7 @@ typedef enum { FF_STRUCTURE_AUTO, FF_STRUCTURE_MMCIF, FF_STRUCTURE_PDB } ff_stru
 
 typedef struct {
     ff_structure_format format; /* AUTO looks at the content */
-    bool alphafold_compatible;  /* mmCIF: refuse what AlphaFold refuses */
+    bool alphafold_compatible;  /* refuse what AlphaFold refuses */
 } ff_structure_options;
 
 /* One protein chain. A missing residue has mask 0, author number 0, and the name the sequence gives it. */
@@ -83,12 +83,15 @@ ff_status ff_structure_chain_arrays(ff_ctx *ctx, ff_array_set *set, const char *
 
 /**
  * Read a PDB file as AlphaFold's protein.from_pdb_string: every residue with one of the 37 atom names, waters and ligands
- * too (as X); exactly one model and no insertion code, else FF_ERR_FORMAT.
+ * too (as X). AlphaFold takes files of exactly one model and without insertion codes, and so does this with
+ * `alphafold_compatible`; else the first model is read, and codes set residues apart.
  *
  * @param protein  out  ff_protein_destroy
+ * @param options  NULL = everything default; the format is PDB in any case
  */
-ff_status ff_structure_read_protein(ff_ctx *ctx, ff_protein *protein, const char *path);
-ff_status ff_structure_read_protein_bytes(ff_ctx *ctx, ff_protein *protein, const char *data, size_t size, const char *name);
+ff_status ff_structure_read_protein(ff_ctx *ctx, ff_protein *protein, const char *path, const ff_structure_options *options);
+ff_status ff_structure_read_protein_bytes(ff_ctx *ctx, ff_protein *protein, const char *data, size_t size, const char *name,
+                                          const ff_structure_options *options);
 
 #ifdef __cplusplus
 }

@@ -19,9 +19,10 @@ ff_status ff_structure_read_bytes(ff_ctx *ctx, ff_structure *structure, const ch
     return not_built(ctx, name);
 }
 
-ff_status ff_structure_read_protein_bytes(ff_ctx *ctx, ff_protein *protein, const char *data, size_t size, const char *name)
+ff_status ff_structure_read_protein_bytes(ff_ctx *ctx, ff_protein *protein, const char *data, size_t size, const char *name,
+                                          const ff_structure_options *options)
 {
-    (void)data, (void)size;
+    (void)data, (void)size, (void)options;
     *protein = (ff_protein){.num_res = 0};
     return not_built(ctx, name);
 }

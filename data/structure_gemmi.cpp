@@ -264,17 +264,18 @@ int standard_aatype(const std::string &name)
     return FF_AATYPE_X;
 }
 
-std::vector<Identified> read_identified(const char *data, std::size_t size, const char *name)
+std::vector<Identified> read_identified(const char *data, std::size_t size, const char *name, bool alphafold_compatible)
 {
     gemmi::Structure structure = read_pdb_structure(data, size, name, nullptr);
-    if (structure.models.size() != 1)
+    if (alphafold_compatible && structure.models.size() != 1)
         fail("%zu models; AlphaFold takes PDB files of one model only", structure.models.size());
+    structure.models.resize(1, gemmi::Model("1"));
     structure.merge_chain_parts();
     std::vector<Identified> residues, kept;
     std::map<std::string, std::size_t> by_identity;
     for (const gemmi::Chain &chain : structure.models[0].chains)
         for (const gemmi::Residue &residue : chain.residues) {
-            if (residue.seqid.icode != ' ')
+            if (alphafold_compatible && residue.seqid.icode != ' ')
                 fail("insertion code at residue %s of chain %s; AlphaFold does not take PDB files with them",
                      residue.seqid.str().c_str(), chain.name.c_str());
             add_residue(residues, by_identity, chain.name, residue);
@@ -377,13 +378,13 @@ extern "C" ff_status ff_structure_read_bytes(ff_ctx *ctx, ff_structure *structur
 }
 
 extern "C" ff_status ff_structure_read_protein_bytes(ff_ctx *ctx, ff_protein *protein, const char *data, size_t size,
-                                                     const char *name)
+                                                     const char *name, const ff_structure_options *options)
 {
     std::memset(protein, 0, sizeof *protein);
     return ff::guarded(ctx, name, [&]() {
         if (ff::is_blank(data, size))
             ff::fail("the file is empty");
-        const std::vector<ff::Identified> residues = ff::read_identified(data, size, name);
+        const std::vector<ff::Identified> residues = ff::read_identified(data, size, name, options != nullptr && options->alphafold_compatible);
         if (residues.empty())
             ff::fail("no residue with a known atom in it");
         const ff_status status = ff_protein_create(ctx, protein, (int64_t)residues.size());

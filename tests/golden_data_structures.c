@@ -105,7 +105,8 @@ static ff_status run_pdb(golden_data *g, const char *group)
     ff_protein p;
     ff_array_set got;
     golden_data_path(g, file_of(group), path, sizeof path);
-    ff_status status = ff_structure_read_protein(g->ctx, &p, path);
+    const ff_structure_options strict = {FF_STRUCTURE_PDB, true};
+    ff_status status = ff_structure_read_protein(g->ctx, &p, path, &strict);
     if (golden_data_number(g, group, "ok", 0) == 0) {
         check_refusal(g, status);
         ff_protein_destroy(&p);

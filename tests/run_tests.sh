@@ -126,6 +126,10 @@ if [ -d $shared ] && [ -z "${SAN:-}" ]; then
     fi
 fi
 
+if [ -d ../shared/data ] && [ -x "$BUILD/bin/fastfold-data" ]; then
+    step "structure files, as structures.csv has them" sh tests/structure_table.sh "$PWD/$BUILD/bin/fastfold-data" ../shared/data
+fi
+
 for dtype in f32 bf16; do
     step "every operation of fastfold-bench, $dtype" sh tests/bench_smoke.sh "$BUILD/bin/fastfold-bench" --dtype $dtype
 done

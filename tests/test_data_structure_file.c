@@ -238,6 +238,8 @@ static const char pdb_atoms[] =
     "HETATM    7 SE   MSE A   4      17.000   2.000   3.000  1.00 10.00          SE\n"
     "HETATM    8  O   HOH A 101      50.000   2.000   3.000  1.00 10.00           O\n";
 
+static const ff_structure_options strict = {FF_STRUCTURE_PDB, true};
+
 static ff_status read_pdb(const char *a, const char *b)
 {
     char text[8192];
@@ -281,7 +283,7 @@ static void test_pdb_first_model_counts(void)
     CU_ASSERT_EQUAL_FATAL(read_options(text, false), FF_OK);
     CU_ASSERT_EQUAL(s.num_models, 2);
     CU_ASSERT_EQUAL(s.chains[0].num_res, 4);
-    CU_ASSERT_EQUAL(ff_structure_read_protein_bytes(&ctx, &protein, text, strlen(text), "x.pdb"), FF_ERR_FORMAT);
+    CU_ASSERT_EQUAL(ff_structure_read_protein_bytes(&ctx, &protein, text, strlen(text), "x.pdb", &strict), FF_ERR_FORMAT);
     CU_ASSERT_PTR_NOT_NULL(strstr(ctx.message, "2 models"));
 }
 
@@ -297,13 +299,17 @@ static void test_pdb_damage_is_named_with_its_line(void)
 
 static void test_from_pdb_string_keeps_waters_and_refuses_insertions(void)
 {
-    CU_ASSERT_EQUAL(ff_structure_read_protein_bytes(&ctx, &protein, pdb_atoms, strlen(pdb_atoms), "x.pdb"), FF_ERR_FORMAT);
+    CU_ASSERT_EQUAL(ff_structure_read_protein_bytes(&ctx, &protein, pdb_atoms, strlen(pdb_atoms), "x.pdb", &strict), FF_ERR_FORMAT);
     CU_ASSERT_PTR_NOT_NULL(strstr(ctx.message, "insertion code at residue 2A of chain A"));
     ff_context_clear(&ctx);
+    CU_ASSERT_EQUAL_FATAL(ff_structure_read_protein_bytes(&ctx, &protein, pdb_atoms, strlen(pdb_atoms), "x.pdb", NULL), FF_OK);
+    CU_ASSERT_EQUAL(protein.num_res, 4);
+    CU_ASSERT_EQUAL(protein.residue_index[1], 2);
+    ff_protein_destroy(&protein);
     char text[2048];
     snprintf(text, sizeof text, "%s", pdb_atoms);
     *strstr(text, "2A") = '2', strstr(text, "2A")[1] = ' ';
-    CU_ASSERT_EQUAL_FATAL(ff_structure_read_protein_bytes(&ctx, &protein, text, strlen(text), "x.pdb"), FF_OK);
+    CU_ASSERT_EQUAL_FATAL(ff_structure_read_protein_bytes(&ctx, &protein, text, strlen(text), "x.pdb", &strict), FF_OK);
     CU_ASSERT_EQUAL_FATAL(protein.num_res, 4); /* the MSE has no atom of the 37 */
     CU_ASSERT_EQUAL(protein.aatype[3], FF_AATYPE_X);
     CU_ASSERT_EQUAL(protein.residue_index[3], 101);
@@ -335,7 +341,7 @@ static void test_absence_is_said(void)
 {
     CU_ASSERT_EQUAL(ff_structure_read_bytes(&ctx, &s, "data_x\n", 7, "x.cif", NULL), FF_ERR_UNSUPPORTED);
     CU_ASSERT_PTR_NOT_NULL(strstr(ctx.message, "make deps"));
-    CU_ASSERT_EQUAL(ff_structure_read_protein_bytes(&ctx, &protein, "", 0, "x.pdb"), FF_ERR_UNSUPPORTED);
+    CU_ASSERT_EQUAL(ff_structure_read_protein_bytes(&ctx, &protein, "", 0, "x.pdb", NULL), FF_ERR_UNSUPPORTED);
 }
 
 static CU_TestInfo tests[] = {{"absence_is_said", test_absence_is_said}, CU_TEST_INFO_NULL};

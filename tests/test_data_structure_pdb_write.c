@@ -127,7 +127,7 @@ static void test_random_proteins_come_back(void)
     CU_ASSERT_FATAL(fd >= 0);
     close(fd);
     CU_ASSERT_EQUAL_FATAL(ff_pdb_write_file(&ctx, path, &p, NULL), FF_OK);
-    const ff_status status = ff_structure_read_protein(&ctx, &back, path);
+    const ff_status status = ff_structure_read_protein(&ctx, &back, path, NULL);
     unlink(path);
     if (status == FF_ERR_UNSUPPORTED) {
         ff_test_skip("built without gemmi");
