@@ -82,6 +82,17 @@ void ff_safe_file_abandon(ff_safe_file *safe)
     forget(safe);
 }
 
+ff_status ff_safe_file_write(ff_ctx *ctx, const char *path, ff_write_fn write, const void *arg)
+{
+    ff_safe_file safe;
+    FF_TRY(ff_safe_file_begin(ctx, &safe, path));
+    const ff_status status = write(ctx, safe.file, arg);
+    if (status == FF_OK)
+        return ff_safe_file_commit(ctx, &safe);
+    ff_safe_file_abandon(&safe);
+    return status;
+}
+
 ff_status ff_make_folders(ff_ctx *ctx, const char *path)
 {
     char *copy = strdup(path);

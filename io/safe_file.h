@@ -26,6 +26,11 @@ ff_status ff_safe_file_commit(ff_ctx *ctx, ff_safe_file *safe);
 /** Remove the temporary file; nothing to do after a commit. Call it on every way out. */
 void ff_safe_file_abandon(ff_safe_file *safe);
 
+/** Writes a file's content; a failed fprintf need not be looked at, the commit finds it. */
+typedef ff_status (*ff_write_fn)(ff_ctx *ctx, FILE *file, const void *arg);
+/** Begin, let `write` fill the file, commit; nothing is left when it fails. */
+ff_status ff_safe_file_write(ff_ctx *ctx, const char *path, ff_write_fn write, const void *arg);
+
 /** mkdir -p. FF_ERR_IO names the part that failed. */
 ff_status ff_make_folders(ff_ctx *ctx, const char *path);
 
