@@ -35,3 +35,11 @@ void ff_context_clear(ff_ctx *ctx)
     ctx->status = FF_OK;
     ctx->message[0] = '\0';
 }
+
+ff_status ff_context_step(ff_ctx *ctx, const char *phase, int64_t step, int64_t total)
+{
+    if (ctx->status == FF_OK && ctx->on_step != NULL && ctx->on_step(ctx->on_step_arg, phase, step, total))
+        return FF_FAIL(ctx, FF_ERR_CANCELLED, "stopped on request in %s, step %lld of %lld", phase, (long long)step,
+                       (long long)total);
+    return ctx->status;
+}

@@ -18,6 +18,9 @@ extern "C" {
 
 enum { FF_MESSAGE_BYTES = 1024 };
 
+/** Told between the steps of a long computation: `phase` ("evoformer"), steps done, steps in all. True = stop. */
+typedef bool (*ff_step_fn)(void *arg, const char *phase, int64_t step, int64_t total);
+
 typedef struct ff_ctx {
     ff_status status;               /* sticky: the first failure; tensor operations return NULL while it is set */
     char message[FF_MESSAGE_BYTES]; /* says what failed, where, and what to do; empty while status is FF_OK */
@@ -28,6 +31,9 @@ typedef struct ff_ctx {
     struct ff_tape *tape;             /* tensor/tape.h: NULL = inference: keep nothing, update residuals in place */
     struct ff_plan *plan;             /* tensor/plan.h: not NULL = record costs (and compute nothing in plan mode) */
     struct ff_comm *comm;             /* dap/dap.h: NULL = a single process */
+
+    ff_step_fn on_step; /* NULL = nobody is told */
+    void *on_step_arg;
 
     uint64_t seed;     /* key of all random numbers */
     uint64_t step;     /* training step, part of every random key */
@@ -48,6 +54,9 @@ ff_status ff_context_fail(ff_ctx *ctx, ff_status code, const char *format, ...)
     __attribute__((format(printf, 3, 4)))
 #endif
     ;
+
+/** Tell ctx->on_step, if anybody listens; FF_ERR_CANCELLED when it says so. Every rank must decide alike. */
+ff_status ff_context_step(ff_ctx *ctx, const char *phase, int64_t step, int64_t total);
 
 /** Forget a recorded failure, to go on with the next independent job. */
 void ff_context_clear(ff_ctx *ctx);

@@ -13,6 +13,7 @@ const char *ff_status_name(ff_status status)
     case FF_ERR_UNSUPPORTED: return "UNSUPPORTED";
     case FF_ERR_DEVICE: return "DEVICE";
     case FF_ERR_COMM: return "COMM";
+    case FF_ERR_CANCELLED: return "CANCELLED";
     }
     return "UNKNOWN";
 }

@@ -18,7 +18,8 @@ typedef enum {
     FF_ERR_FORMAT,      /* a file's content is not what it should be */
     FF_ERR_UNSUPPORTED, /* not built, or not available on this machine */
     FF_ERR_DEVICE,      /* the accelerator failed */
-    FF_ERR_COMM         /* communication between ranks failed */
+    FF_ERR_COMM,        /* communication between ranks failed */
+    FF_ERR_CANCELLED    /* stopped on request: a signal, ... */
 } ff_status;
 
 /** Short upper-case name of a code ("SHAPE"); never NULL. */

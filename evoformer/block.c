@@ -16,13 +16,18 @@ static ff_biased_attention_layer attention_sizes(int64_t c_in, int64_t c_z, int6
         .bias = {.c_z = c_z, .num_head = num_head}};
 }
 
+static int64_t column_heads(const ff_block_config *g)
+{
+    return g->num_head_msa_column > 0 ? g->num_head_msa_column : g->num_head_msa;
+}
+
 static void set_sizes(const ff_block_config *g, ff_block *w)
 {
     const ff_triangle_multiplication_layer triangle = {
         .c_z = g->c_z, .c_hidden = g->c_triangle, .dropout = g->dropout_pair};
     *w = (ff_block){.config = *g};
     w->msa_row_attention_with_pair_bias = attention_sizes(g->c_m, g->c_z, g->num_head_msa, g->dropout_msa);
-    w->msa_column_attention = attention_sizes(g->c_m, g->c_z, g->num_head_msa, 0.0f).attention;
+    w->msa_column_attention = attention_sizes(g->c_m, g->c_z, column_heads(g), 0.0f).attention;
     w->msa_transition = (ff_transition_layer){.c = g->c_m, .c_hidden = g->transition_factor * g->c_m};
     w->outer_product_mean = (ff_outer_product_mean_layer){.c_m = g->c_m, .c_outer = g->c_outer, .c_z = g->c_z};
     w->triangle_multiplication_outgoing = w->triangle_multiplication_incoming = triangle;
@@ -34,6 +39,7 @@ static void set_sizes(const ff_block_config *g, ff_block *w)
 ff_status ff_block_bind(const ff_binder *b, const ff_block_config *config, ff_block *w)
 {
     if (config->num_head_msa < 1 || config->num_head_pair < 1 || config->c_m % config->num_head_msa != 0 ||
+        config->c_m % column_heads(config) != 0 ||
         config->c_z % config->num_head_pair != 0)
         return FF_FAIL(b->ctx, FF_ERR_ARG, "%lld MSA and %lld pair channels do not divide into %lld and %lld heads",
                        (long long)config->c_m, (long long)config->c_z, (long long)config->num_head_msa,
@@ -188,6 +194,7 @@ void ff_block_stack_forward(ff_ctx *ctx, const ff_block *w, int64_t num_block, b
 {
     for (int64_t i = 0; i < num_block; i++) {
         ff_tensor *t[BLOCK_COUNT] = {*msa, *pair, msa_mask, pair_mask};
+        ff_context_step(ctx, w->config.is_extra_msa ? "extra_msa_stack" : "evoformer", i, num_block);
         if (checkpoint && ff_recording(ctx, t, BLOCK_COUNT)) {
             ff_checkpoint(ctx, "evoformer_block", block_region, &w[i], t, BLOCK_COUNT, NULL, 0);
             *msa = ff_module_end(ctx, NULL, t[BLOCK_MSA]);

@@ -13,6 +13,7 @@ typedef struct {
     int64_t c_m; /* channels of the MSA: c_m, or c_e in the extra-MSA stack */
     int64_t c_z;
     int64_t num_head_msa, num_head_pair; /* head sizes are c_m / num_head_msa, c_z / num_head_pair */
+    int64_t num_head_msa_column;         /* of the MSA column attention; 0 = num_head_msa */
     int64_t c_triangle;                  /* num_intermediate_channel of the triangle multiplications */
     int64_t c_outer;                     /* num_outer_channel of the outer product mean */
     int64_t transition_factor;

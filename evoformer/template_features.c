@@ -210,11 +210,12 @@ void ff_template_torsion_features(float *features, float *well_conditioned, cons
                 mask *= atom_mask(t, q.residue[a], q.atom[a]);
             }
             sin_cos(p, value, &well);
+            const bool replaced = t->placeholder && mask == 0.0;
             const double sign = k == 2 ? -1.0 : 1.0; /* psi is measured with O in place of the next N */
             const double mirror = k >= 3 && symmetric_chi(t->aatype[i]) == k - 2 ? -1.0 : 1.0;
             for (int x = 0; x < 2; x++) {
-                angles[2 * k + x] = (float)(sign * value[x]);
-                alternative[2 * k + x] = (float)(sign * mirror * value[x]);
+                angles[2 * k + x] = replaced ? (float)(1 - x) : (float)(sign * value[x]);
+                alternative[2 * k + x] = replaced ? (float)(1 - x) : (float)(sign * mirror * value[x]);
             }
             masks[k] = (float)mask;
             if (well_conditioned != NULL)

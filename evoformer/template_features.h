@@ -23,6 +23,7 @@ typedef struct {
     const float *atom_mask;        /* [num_res, 37] */
     const float *pseudo_beta;      /* [num_res, 3], Angstrom */
     const float *pseudo_beta_mask; /* [num_res] */
+    bool placeholder; /* undefined torsions are (sin 1, cos 0); else what their zero coordinates give (released AlphaFold) */
 } ff_template;
 
 /** Channels of a residue pair: bins + 49 (88 with the usual 39 bins). */

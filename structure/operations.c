@@ -15,6 +15,7 @@ enum { ROW_INPUTS = 2, ROW_OUTPUTS = 2, ROW_NUMBERS = FF_NUM_GROUPS * 12 + FF_NU
 typedef struct {
     double scale;
     const int32_t *aatype;
+    const float *exists; /* NULL = as the residue type has it */
 } row_values;
 
 typedef void (*row_forward_fn)(double *const *out, double *const *in, const row_values *v, int64_t row);
@@ -218,12 +219,17 @@ static void place_atoms_backward(double *const *grad_in, double *const *grad_out
     ff_torsions_to_frames_backward(grad_in[0], grad_torsions, grad_frames, in[0], torsions, v->aatype[row]);
 }
 
+static double atom37_exists(const row_values *v, int64_t row, int atom)
+{
+    return v->exists != NULL ? v->exists[row * FF_NUM_ATOM37 + atom] : ff_restype_atom37_mask[v->aatype[row]][atom];
+}
+
 static void to_atom37(double *const *out, double *const *in, const row_values *v, int64_t row)
 {
     const int32_t type = v->aatype[row];
     for (int a = 0; a < FF_NUM_ATOM37; a++)
         for (int i = 0; i < 3; i++)
-            out[0][3 * a + i] = ff_restype_atom37_mask[type][a] * in[0][3 * ff_restype_atom37_to_atom14[type][a] + i];
+            out[0][3 * a + i] = atom37_exists(v, row, a) * in[0][3 * ff_restype_atom37_to_atom14[type][a] + i];
 }
 
 static void to_atom37_backward(double *const *grad_in, double *const *grad_out, double *const *in, const row_values *v,
@@ -234,7 +240,7 @@ static void to_atom37_backward(double *const *grad_in, double *const *grad_out, 
     for (int a = 0; a < FF_NUM_ATOM37; a++)
         for (int i = 0; i < 3; i++)
             grad_in[0][3 * ff_restype_atom37_to_atom14[type][a] + i] +=
-                ff_restype_atom37_mask[type][a] * grad_out[0][3 * a + i];
+                atom37_exists(v, row, a) * grad_out[0][3 * a + i];
 }
 
 static const row_op to_rigids_op = {"affine_to_rigids", 1, 1, {7}, {12}, to_rigids, to_rigids_backward};
@@ -252,7 +258,7 @@ static int64_t rows_of(ff_ctx *ctx, const ff_tensor *x) { return ctx->status != 
 static ff_tensor *one_result(ff_ctx *ctx, const row_op *op, double scale, const int32_t *aatype, ff_tensor *a,
                              ff_tensor *b, int ndim, const int64_t *shape)
 {
-    const row_values v = {scale, aatype};
+    const row_values v = {scale, aatype, NULL};
     ff_tensor *in[] = {a, b}, *out[] = {ctx->status == FF_OK ? ff_tensor_create(ctx, ndim, shape) : NULL};
     row_operation(ctx, op, &v, in, out);
     return out[0];
@@ -287,7 +293,7 @@ void ff_frames_and_atoms(ff_ctx *ctx, ff_tensor *rigids, ff_tensor *torsions, co
                          ff_tensor **atom14)
 {
     const int64_t n = rows_of(ctx, rigids);
-    const row_values v = {1, aatype};
+    const row_values v = {1, aatype, NULL};
     ff_tensor *in[] = {rigids, torsions}, *out[2] = {NULL, NULL};
     if (ctx->status == FF_OK) {
         out[0] = ff_tensor_create(ctx, FF_SHAPE(n, 8, 12));
@@ -298,9 +304,14 @@ void ff_frames_and_atoms(ff_ctx *ctx, ff_tensor *rigids, ff_tensor *torsions, co
     *atom14 = out[1];
 }
 
-ff_tensor *ff_atom14_to_atom37(ff_ctx *ctx, ff_tensor *atom14, const int32_t *aatype)
+ff_tensor *ff_atom14_to_atom37(ff_ctx *ctx, ff_tensor *atom14, const int32_t *aatype, const float *atom37_atom_exists)
 {
-    return one_result(ctx, &atom37_op, 1, aatype, atom14, NULL, FF_SHAPE(rows_of(ctx, atom14), 37, 3));
+    const row_values v = {1, aatype, atom37_atom_exists};
+    ff_tensor *in[] = {atom14, NULL}, *out[] = {NULL};
+    if (ctx->status == FF_OK)
+        out[0] = ff_tensor_create(ctx, FF_SHAPE(rows_of(ctx, atom14), 37, 3));
+    row_operation(ctx, &atom37_op, &v, in, out);
+    return out[0];
 }
 
 /* ---- invariant point attention ---- */

@@ -27,8 +27,9 @@ ff_tensor *ff_normalise_torsions(ff_ctx *ctx, ff_tensor *x);
 void ff_frames_and_atoms(ff_ctx *ctx, ff_tensor *rigids, ff_tensor *torsions, const int32_t *aatype, ff_tensor **frames,
                          ff_tensor **atom14);
 
-/** Atoms in the 37 places, times atom37_atom_exists of the type: [num_res, 14, 3] to [num_res, 37, 3]. */
-ff_tensor *ff_atom14_to_atom37(ff_ctx *ctx, ff_tensor *atom14, const int32_t *aatype);
+/** Atoms in the 37 places, times atom37_atom_exists [num_res, 37] (NULL = of the residue types): [num_res, 14, 3] to
+ * [num_res, 37, 3]. Plain arrays outlive the backward pass. */
+ff_tensor *ff_atom14_to_atom37(ff_ctx *ctx, ff_tensor *atom14, const int32_t *aatype, const float *atom37_atom_exists);
 
 /* Sizes and the one parameter of the attention core. */
 typedef struct {

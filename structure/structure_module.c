@@ -237,7 +237,8 @@ static ff_tensor *zero_affine(ff_ctx *ctx, int64_t num_res)
 }
 
 ff_status ff_structure_module_forward(ff_ctx *ctx, const ff_structure_module *w, ff_tensor *single, ff_tensor *pair,
-                                      ff_tensor *seq_mask, const int32_t *aatype, ff_structure_output *out)
+                                      ff_tensor *seq_mask, const int32_t *aatype, const float *atom37_atom_exists,
+                                      ff_structure_output *out)
 {
     *out = (ff_structure_output){.num_layer = w->config.num_layer};
     if (!ff_check_shape(ctx, single, "single", FF_SHAPE(-1, w->config.c_s)) ||
@@ -260,7 +261,8 @@ ff_status ff_structure_module_forward(ff_ctx *ctx, const ff_structure_module *w,
     }
     out->act = act;
     if (ctx->status == FF_OK && w->config.num_layer > 0)
-        out->atom37 = ff_atom14_to_atom37(ctx, out->layers[w->config.num_layer - 1].atom14, aatype);
+        out->atom37 = ff_atom14_to_atom37(ctx, out->layers[w->config.num_layer - 1].atom14, aatype,
+                                          atom37_atom_exists);
     ff_tensor_release(initial_act);
     ff_tensor_release(static_feat_2d);
     ff_tensor_release(affine);

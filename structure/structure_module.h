@@ -87,9 +87,11 @@ typedef struct {
     ff_tensor *atom37; /* [num_res, 37, 3] final_atom_positions, Å; places the residue lacks are 0 */
 } ff_structure_output;
 
-/** Alg. 20. single [num_res, c_s], pair [num_res, num_res, c_z], seq_mask [num_res]; borrowed. */
+/** Alg. 20. single [num_res, c_s], pair [num_res, num_res, c_z], seq_mask [num_res]; borrowed. atom37_atom_exists
+ * [num_res, 37] outlives the backward pass as aatype does; NULL = as the residue types have it. */
 ff_status ff_structure_module_forward(ff_ctx *ctx, const ff_structure_module *w, ff_tensor *single, ff_tensor *pair,
-                                      ff_tensor *seq_mask, const int32_t *aatype, ff_structure_output *out);
+                                      ff_tensor *seq_mask, const int32_t *aatype, const float *atom37_atom_exists,
+                                      ff_structure_output *out);
 void ff_structure_output_release(ff_structure_output *out);
 
 #ifdef __cplusplus

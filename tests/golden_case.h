@@ -64,6 +64,7 @@ typedef struct golden_case {
     golden_list got_outputs;                /* stored by the runner; names may carry a variant "inference:msa" */
     golden_list got_grads;                  /* "input/msa", "param/..." */
     char *variant;                          /* golden_set_variant; NULL = the first run */
+    const char *weights;                    /* --weights: a weight file for cases without parameters; NULL = none */
     char *no_gradients;                     /* golden_lack_gradients: why; NULL = gradients are there */
     bool out_of_memory;                     /* a store failed; the judge reports it */
 } golden_case;

@@ -40,6 +40,7 @@ typedef struct {
 /* Each ends with a NULL op. */
 extern const golden_op golden_embedding_ops[]; /* golden_ops_embed.c */
 extern const golden_op golden_structure_ops[]; /* golden_ops_structure.c */
+extern const golden_op golden_model_ops[];     /* golden_ops_model.c */
 extern const golden_op golden_loss_ops[];      /* golden_ops_losses.c */
 
 /** An input as a tensor (a copy, held by the state; the caller borrows it); differentiated where the file has its gradient.

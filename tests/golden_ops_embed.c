@@ -146,7 +146,8 @@ static int64_t read_templates(golden_run_state *s, ff_template *templates)
                                      positions + t * n * FF_ATOM37 * 3,
                                      masks + t * n * FF_ATOM37,
                                      beta == NULL ? NULL : beta->data + t * n * 3,
-                                     beta_mask == NULL ? NULL : beta_mask->data + t * n};
+                                     beta_mask == NULL ? NULL : beta_mask->data + t * n,
+                                     golden_int(s->c, "placeholder_for_undefined", 0) != 0};
     return num_templ < FF_MAX_TEMPLATES ? num_templ : FF_MAX_TEMPLATES;
 }
 

@@ -285,7 +285,7 @@ static void run_affine_torsions_to_atoms(golden_run_state *s)
     ff_tensor *affine = golden_leaf(s, "affine"), *torsions = golden_leaf(s, "torsion_angles_sin_cos"), *frames, *atom14;
     ff_tensor *rigid = ff_affine_to_rigids(ctx, affine, 1);
     ff_frames_and_atoms(ctx, rigid, torsions, aatype, &frames, &atom14);
-    golden_result(s, "atom37_pos", ff_atom14_to_atom37(ctx, atom14, aatype));
+    golden_result(s, "atom37_pos", ff_atom14_to_atom37(ctx, atom14, aatype, golden_floats(s, "atom37_atom_exists")));
     golden_result(s, "atom14_pos", atom14);
     ff_tensor_release(rigid);
     ff_tensor_release(frames);
@@ -553,7 +553,7 @@ static void run_structure_module(golden_run_state *s)
     const int32_t *aatype = golden_integers(s, "aatype");
     ff_tensor *single = golden_leaf(s, "single"), *pair = golden_leaf(s, "pair"), *mask = golden_leaf(s, "seq_mask");
     ff_structure_output out;
-    if (!ok(s, ff_structure_module_forward(ctx, w, single, pair, mask, aatype, &out))) {
+    if (!ok(s, ff_structure_module_forward(ctx, w, single, pair, mask, aatype, golden_floats(s, "atom37_atom_exists"), &out))) {
         ff_structure_output_release(&out);
         return;
     }

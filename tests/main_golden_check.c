@@ -32,7 +32,7 @@ typedef struct {
     int backend, dtype, isa; /* positions in the choices below */
     int64_t threads, dap;
     double tolerance_forward, tolerance_gradient; /* negative: the default */
-    const char *only, *data_root;
+    const char *only, *data_root, *weights;
     bool json, skip_unknown;
 } check_options;
 
@@ -55,6 +55,8 @@ static const ff_option option_table[] = {
      "FAMILY or FAMILY/CASE, several with commas"},
     {"data-root", FF_OPTION_STRING, offsetof(check_options, data_root), "../shared/data", NULL, "Judging",
      "folder of the input files that data families name"},
+    {"weights", FF_OPTION_STRING, offsetof(check_options, weights), NULL, NULL, "Judging",
+     "weight file for cases of the published size, which hold no parameters"},
     {"skip-unknown", FF_OPTION_FLAG, offsetof(check_options, skip_unknown), NULL, NULL, "Judging",
      "families and operations that program or backend lack are skipped; else they fail"},
     {"json", FF_OPTION_FLAG, offsetof(check_options, json), NULL, NULL, "Output", "one JSON object for each array"},
@@ -232,6 +234,7 @@ static void read_and_check(checker *k, const char *path, const char *family, con
     k->failed_here = 0;
     golden_case c = {0};
     golden_case_read(&k->ctx, &c, path, family, name); /* a failure stays in the context */
+    c.weights = k->options.weights;
     if (all_succeeded(k))
         check_case(k, &c);
     else

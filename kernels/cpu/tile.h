@@ -149,8 +149,13 @@ FF_INLINE void tile_layer_norm_backward(float *grad_x, const float *base, const 
         float mean, rstd;
         tile_statistics(row, c, &mean, &rstd);
         const vf m = v_set1(mean), s = v_set1(rstd);
-        vf sum_g = v_zero(), sum_gx = v_zero();
+        vf sum_g = v_zero(), sum_gx = v_zero(), done_g = v_zero(), done_gx = v_zero();
         for (int64_t i = 0; i < c; i += FF_VL) {
+            if (FF_VL < 16 && i % (8 * FF_VL) == 0) { /* short vectors make long sums: in two levels, as rows of grad_x sum to 0 */
+                done_g += sum_g;
+                done_gx += sum_gx;
+                sum_g = sum_gx = v_zero();
+            }
             const int64_t n = c - i;
             const vf y = tile_load(dy + i, n), g = y * tile_load(scale + i, n);
             const vf xh = (tile_load(row + i, n) - m) * s; /* lanes beyond c: g is 0 there */
@@ -167,7 +172,7 @@ FF_INLINE void tile_layer_norm_backward(float *grad_x, const float *base, const 
                 }
             }
         }
-        const vf a = v_set1(v_sum(sum_g) / (float)c), b = v_set1(v_sum(sum_gx) / (float)c);
+        const vf a = v_set1(v_sum(sum_g + done_g) / (float)c), b = v_set1(v_sum(sum_gx + done_gx) / (float)c);
         for (int64_t i = 0; i < c; i += FF_VL) {
             const int64_t n = c - i;
             const vf g = tile_load(dy + i, n) * tile_load(scale + i, n);

@@ -1,0 +1,199 @@
+/* golden_ops_model.c - the whole model, from a case's own parameters (tiny sizes) or from a weight file (published size).
+ *
+ * Contents: sizes; the batch; results; the table. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/model.h"
+#include "model/weights.h"
+#include "tests/golden_ops.h"
+
+static int64_t number(const golden_run_state *s, const char *name) { return golden_int(s->c, name, 0); }
+
+/* What lives until the end of the run. */
+typedef struct {
+    ff_model model;
+    ff_array_set batch;
+    ff_model_output out;
+} model_run;
+
+static void destroy_run(void *p)
+{
+    model_run *r = p;
+    ff_model_output_release(&r->out);
+    ff_model_destroy(&r->model);
+    ff_array_set_destroy(&r->batch);
+}
+
+/* ---- sizes ---- */
+
+static void tiny_trunk(const golden_run_state *s, ff_evoformer_config *t)
+{
+    ff_block_config *const blocks[] = {&t->evoformer, &t->extra_msa};
+    t->embedder.c_m = number(s, "c_m");
+    t->embedder.c_z = number(s, "c_z");
+    t->embedder.c_e = number(s, "c_e");
+    t->embedder.max_relative_feature = number(s, "max_relative_feature");
+    t->c_s = number(s, "c_s");
+    t->evoformer_num_block = number(s, "evoformer_num_block");
+    t->extra_msa_num_block = number(s, "extra_msa_stack_num_block");
+    for (int i = 0; i < 2; i++) {
+        blocks[i]->c_m = i == 0 ? t->embedder.c_m : t->embedder.c_e;
+        blocks[i]->c_z = t->embedder.c_z;
+        blocks[i]->num_head_msa = number(s, "msa_row_num_head");
+        blocks[i]->num_head_msa_column = number(s, "msa_column_num_head");
+        blocks[i]->num_head_pair = number(s, "triangle_attention_num_head");
+        blocks[i]->c_triangle = number(s, "triangle_multiplication_channel");
+        blocks[i]->c_outer = number(s, "num_outer_channel");
+        blocks[i]->transition_factor = number(s, "msa_transition_factor");
+    }
+    t->template_enabled = t->embed_torsion_angles = number(s, "num_templates") > 0;
+    t->templates.c_z = t->embedder.c_z;
+    t->templates.c_t = number(s, "c_t");
+    t->templates.num_block = number(s, "template_num_block");
+    t->templates.num_head = number(s, "template_triangle_attention_num_head");
+    t->templates.c_triangle = number(s, "template_triangle_multiplication_channel");
+    t->templates.transition_factor = number(s, "template_pair_transition_factor");
+    t->templates.attention_num_head = number(s, "template_attention_num_head");
+    t->templates.attention_key_dim = number(s, "template_attention_key_dim");
+}
+
+static ff_status tiny_config(const golden_run_state *s, ff_model_config *g)
+{
+    FF_TRY(ff_model_config_preset(s->ctx, g, "model_1_ptm"));
+    tiny_trunk(s, &g->evoformer);
+    g->structure.num_layer = number(s, "sm_num_layer");
+    g->structure.num_channel = number(s, "sm_num_channel");
+    g->structure.num_head = number(s, "sm_num_head");
+    g->structure.num_scalar_qk = number(s, "num_scalar_qk");
+    g->structure.num_scalar_v = number(s, "num_scalar_v");
+    g->structure.num_point_qk = number(s, "num_point_qk");
+    g->structure.num_point_v = number(s, "num_point_v");
+    g->structure.sidechain_num_channel = number(s, "sidechain_num_channel");
+    g->heads.distogram_num_bins = number(s, "distogram_num_bins");
+    g->heads.plddt_num_bins = number(s, "plddt_num_bins");
+    g->heads.plddt_num_channels = number(s, "plddt_num_channels");
+    g->heads.pae_num_bins = number(s, "pae_num_bins");
+    g->heads.pae_max_error_bin_ang = golden_number(s->c, "max_error_bin", 31);
+    return FF_OK;
+}
+
+/* The model of the case: tiny with the parameters of the file, or a preset with those of --weights. */
+static ff_status make_model(golden_run_state *s, ff_model *model)
+{
+    ff_model_config config;
+    const char *preset = golden_text(s->c, "preset", NULL);
+    if (preset == NULL) {
+        FF_TRY(tiny_config(s, &config));
+        config.evoformer.checkpoint = s->checkpoint;
+        return ff_model_bind(s->ctx, model, &config, &s->parameters, "alphafold/alphafold_iteration");
+    }
+    if (s->c->weights == NULL)
+        return FF_FAIL(s->ctx, FF_ERR_UNSUPPORTED, "this case holds no parameters: give --weights FILE.npz");
+    FF_TRY(ff_model_config_preset(s->ctx, &config, preset));
+    FF_TRY(ff_model_create(s->ctx, model, &config, false));
+    return ff_weights_read(s->ctx, &model->parameters, s->c->weights);
+}
+
+/* ---- the batch ---- */
+
+static ff_status make_batch(golden_run_state *s, ff_array_set *batch)
+{
+    ff_array_set_init(batch);
+    for (int64_t i = 0; i < s->c->inputs.count; i++) {
+        const golden_array *a = &s->c->inputs.items[i];
+        ff_array *to = ff_array_add(s->ctx, batch, a->name, a->integer ? FF_ARRAY_INT32 : FF_ARRAY_FLOAT32, a->ndim,
+                                    a->shape);
+        if (to == NULL)
+            return s->ctx->status;
+        for (int64_t k = 0; k < a->size; k++) {
+            if (a->integer)
+                to->i32[k] = (int32_t)a->data[k];
+            else
+                to->f32[k] = a->data[k];
+        }
+    }
+    return FF_OK;
+}
+
+/* ---- results ---- */
+
+static void keep(golden_run_state *s, const char *name, ff_tensor *x) { golden_result(s, name, ff_tensor_retain(x)); }
+
+static float *floats(golden_run_state *s, int64_t n)
+{
+    float *p = calloc((size_t)n + 1, sizeof *p);
+    if (p == NULL)
+        FF_FAIL(s->ctx, FF_ERR_MEM, "out of memory");
+    return p;
+}
+
+static void confidences(golden_run_state *s, const ff_model_config *g, const ff_model_output *out)
+{
+    const int64_t n = out->num_res;
+    float *plddt = floats(s, n), *pae = floats(s, n * n), edges[256];
+    if (s->ctx->status == FF_OK) {
+        const float mean = (float)ff_plddt(plddt, ff_data(out->heads.predicted_lddt), n, g->heads.plddt_num_bins);
+        golden_array_result(s, "confidence/plddt", plddt, FF_SHAPE(n));
+        golden_array_result(s, "confidence/ranking_confidence", &mean, 0, NULL);
+        ff_bin_edges(edges, g->heads.distogram_first_break_ang, g->heads.distogram_last_break_ang,
+                     g->heads.distogram_num_bins);
+        golden_array_result(s, "distogram/bin_edges", edges, FF_SHAPE(g->heads.distogram_num_bins - 1));
+    }
+    if (s->ctx->status == FF_OK && g->heads.predicted_aligned_error) {
+        const int64_t bins = g->heads.pae_num_bins;
+        const float *logits = ff_data(out->heads.predicted_aligned_error);
+        ff_bin_edges(edges, 0, g->heads.pae_max_error_bin_ang, bins);
+        const float max = (float)ff_predicted_aligned_error(pae, NULL, logits, edges, n, bins);
+        const float ptm = (float)ff_predicted_tm_score(logits, edges, n, bins);
+        golden_array_result(s, "confidence/pae", pae, FF_SHAPE(n, n));
+        golden_array_result(s, "confidence/predicted_aligned_error", pae, FF_SHAPE(n, n));
+        golden_array_result(s, "confidence/max_predicted_aligned_error", &max, 0, NULL);
+        golden_array_result(s, "confidence/ptm", &ptm, 0, NULL);
+        golden_array_result(s, "predicted_aligned_error/breaks", edges, FF_SHAPE(bins - 1));
+    }
+    free(plddt);
+    free(pae);
+}
+
+static void results(golden_run_state *s, const ff_model_config *g, const ff_model_output *out)
+{
+    keep(s, "representations/msa", out->representations.msa);
+    keep(s, "representations/msa_first_row", out->representations.msa_first_row);
+    keep(s, "representations/pair", out->representations.pair);
+    keep(s, "representations/single", out->representations.single);
+    keep(s, "representations/structure_module", out->structure.act);
+    keep(s, "structure_module/final_atom_positions", out->structure.atom37);
+    keep(s, "masked_msa/logits", out->heads.masked_msa);
+    keep(s, "distogram/logits", out->heads.distogram);
+    keep(s, "experimentally_resolved/logits", out->heads.experimentally_resolved);
+    keep(s, "predicted_lddt/logits", out->heads.predicted_lddt);
+    keep(s, "predicted_aligned_error/logits", out->heads.predicted_aligned_error);
+    const golden_array *exists = golden_find_input(s->c, "atom37_atom_exists");
+    if (exists != NULL)
+        golden_array_result(s, "structure_module/final_atom_mask",
+                            exists->data + exists->size - out->num_res * 37, FF_SHAPE(out->num_res, 37));
+    confidences(s, g, out);
+}
+
+static void run_whole_model(golden_run_state *s)
+{
+    model_run *r = golden_layer(s, sizeof *r);
+    if (r == NULL)
+        return;
+    s->destroy = destroy_run;
+    ff_model_options options = ff_model_options_default();
+    options.template_torsion_placeholder = golden_int(s->c, "placeholder_for_undefined", 1) != 0;
+    if (make_model(s, &r->model) == FF_OK && make_batch(s, &r->batch) == FF_OK &&
+        ff_model_forward(s->ctx, &r->model, &r->batch, &options, &r->out) == FF_OK)
+        results(s, &r->model.config, &r->out);
+}
+
+/* ---- the table ---- */
+
+const golden_op golden_model_ops[] = {
+    {"whole_model_tiny", "whole_model", run_whole_model, true},
+    {"fullsize_model_1_ptm", "whole_model", run_whole_model, false},
+    {NULL, NULL, NULL, false},
+};
