@@ -156,9 +156,27 @@ static void leave_out_torsions(const golden_case *c, const golden_array *want, u
     }
 }
 
+/* Pair outputs of the whole model: entries of padded residues are hundreds of times larger. seq_mask [slices, num_res]. */
+static void set_padded_pairs_apart(const golden_case *c, const golden_array *want, unsigned char *parts)
+{
+    const golden_array *mask = golden_find_input(c, "seq_mask");
+    if (strstr(c->op, "whole_model") == NULL || mask == NULL || mask->ndim != 2)
+        return;
+    const int64_t n = mask->shape[1];
+    const float *last = mask->data + (mask->shape[0] - 1) * n;
+    if (want->ndim < 2 || want->shape[0] != n || want->shape[1] != n)
+        return;
+    const int64_t channels = want->size / (n * n);
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < n; j++)
+            if (last[i] * last[j] == 0.0f)
+                memset(parts + (i * n + j) * channels, PART_UNCOVERED, (size_t)channels);
+}
+
 static void set_parts_of_output(const golden_case *c, const golden_array *want, unsigned char *parts)
 {
     coverage cover;
+    set_padded_pairs_apart(c, want, parts);
     leave_out_torsions(c, want, parts);
     if (!find_coverage(c, want, &cover))
         return;
