@@ -12,10 +12,7 @@
 
 /* ---- storing ---- */
 
-static bool ok(const golden_run_state *s, ff_status status)
-{
-    return status == FF_OK && s->ctx->status == FF_OK;
-}
+static bool ok(const golden_run_state *s, ff_status status) { return status == FF_OK && s->ctx->status == FF_OK; }
 
 static void store_number(golden_run_state *s, const char *name, double value)
 {
@@ -36,8 +33,7 @@ static double number_of(golden_run_state *s, const char *name, double fallback)
 }
 
 /* An output of the shape the file has, converted from integers. */
-static void store_integers(golden_run_state *s, const char *name, const int32_t *data, int64_t rows,
-                           int64_t columns)
+static void store_integers(golden_run_state *s, const char *name, const int32_t *data, int64_t rows, int64_t columns)
 {
     float *values = malloc((size_t)(rows * columns) * sizeof *values);
     if (values == NULL) {
@@ -70,13 +66,40 @@ static void store_gradient(golden_run_state *s, const char *name, float *grad)
     free(grad);
 }
 
+/* The layers of an array [num_layer, ...]. */
+enum { MAX_LAYERS = 16 };
+typedef struct {
+    const float *of[MAX_LAYERS];
+} layers;
+typedef struct {
+    float *of[MAX_LAYERS];
+} grad_layers;
+
+static layers layers_of(golden_run_state *s, const char *name)
+{
+    const golden_array *a = golden_input(s->ctx, s->c, name);
+    layers l = {{NULL}};
+    for (int64_t k = 0; a != NULL && k < a->shape[0] && k < MAX_LAYERS; k++)
+        l.of[k] = a->data + k * (a->size / a->shape[0]);
+    return l;
+}
+
+static grad_layers grad_layers_of(golden_run_state *s, const char *name, float *grad)
+{
+    const golden_array *a = golden_input(s->ctx, s->c, name);
+    grad_layers l = {{NULL}};
+    for (int64_t k = 0; a != NULL && grad != NULL && k < a->shape[0] && k < MAX_LAYERS; k++)
+        l.of[k] = grad + k * (a->size / a->shape[0]);
+    return l;
+}
+
 /* ---- FAPE ---- */
 
-static ff_backbone_fape_inputs backbone_inputs(golden_run_state *s)
+static ff_backbone_fape_inputs backbone_inputs(golden_run_state *s, const layers *traj)
 {
     return (ff_backbone_fape_inputs){.num_layer = size_of(s, "traj", 0),
                                      .num_res = size_of(s, "traj", 1),
-                                     .traj = golden_floats(s, "traj"),
+                                     .traj = traj->of,
                                      .true_affine = golden_floats(s, "backbone_affine_tensor"),
                                      .mask = golden_floats(s, "backbone_affine_mask"),
                                      .use_clamped_fape = number_of(s, "use_clamped_fape", 1)};
@@ -84,10 +107,12 @@ static ff_backbone_fape_inputs backbone_inputs(golden_run_state *s)
 
 static void run_backbone_fape(golden_run_state *s)
 {
-    const ff_backbone_fape_inputs in = backbone_inputs(s);
+    const layers traj = layers_of(s, "traj");
+    const ff_backbone_fape_inputs in = backbone_inputs(s, &traj);
     float *grad = gradient_of(s, "traj");
+    const grad_layers grads = grad_layers_of(s, "traj", grad);
     double loss, last;
-    if (ok(s, ff_loss_fape_backbone(s->ctx, &loss, &last, grad, 1, &in))) {
+    if (ok(s, ff_loss_fape_backbone(s->ctx, &loss, &last, grad == NULL ? NULL : grads.of, 1, &in))) {
         store_number(s, "loss", loss);
         store_number(s, "fape", last);
     }
@@ -145,12 +170,12 @@ static void run_sidechain_fape(golden_run_state *s)
 
 /* ---- torsions ---- */
 
-static ff_torsion_inputs torsion_inputs(golden_run_state *s)
+static ff_torsion_inputs torsion_inputs(golden_run_state *s, const layers *angles, const layers *raw)
 {
     return (ff_torsion_inputs){.num_layer = size_of(s, "angles_sin_cos", 0),
                                .num_res = size_of(s, "angles_sin_cos", 1),
-                               .angles = golden_floats(s, "angles_sin_cos"),
-                               .unnormalized = golden_floats(s, "unnormalized_angles_sin_cos"),
+                               .angles = angles->of,
+                               .unnormalized = raw->of,
                                .aatype = golden_integers(s, "aatype"),
                                .chi_angles = golden_floats(s, "chi_angles"),
                                .chi_mask = golden_floats(s, "chi_mask"),
@@ -159,11 +184,15 @@ static ff_torsion_inputs torsion_inputs(golden_run_state *s)
 
 static void run_supervised_chi(golden_run_state *s)
 {
-    const ff_torsion_inputs in = torsion_inputs(s);
-    float *grad = gradient_of(s, "angles_sin_cos"),
-          *grad_raw = gradient_of(s, "unnormalized_angles_sin_cos");
+    const layers angles = layers_of(s, "angles_sin_cos"), raw = layers_of(s, "unnormalized_angles_sin_cos");
+    const ff_torsion_inputs in = torsion_inputs(s, &angles, &raw);
+    float *grad = gradient_of(s, "angles_sin_cos"), *grad_raw = gradient_of(s, "unnormalized_angles_sin_cos");
+    const grad_layers g = grad_layers_of(s, "angles_sin_cos", grad);
+    const grad_layers g_raw = grad_layers_of(s, "unnormalized_angles_sin_cos", grad_raw);
+    const bool with_grads = s->ctx->tape != NULL;
     ff_torsion_result r;
-    if (s->ctx->status == FF_OK && ok(s, ff_loss_torsion(s->ctx, &r, grad, grad_raw, 1, &in))) {
+    if (s->ctx->status == FF_OK &&
+        ok(s, ff_loss_torsion(s->ctx, &r, with_grads ? g.of : NULL, with_grads ? g_raw.of : NULL, 1, &in))) {
         store_number(s, "loss", r.loss);
         store_number(s, "chi_loss", r.chi);
         store_number(s, "angle_norm_loss", r.angle_norm);
@@ -208,17 +237,13 @@ static void store_violation_numbers(golden_run_state *s, const ff_violation_resu
 
 static void store_violation_details(golden_run_state *s, const ff_violation_details *d, int64_t n)
 {
-    golden_store_output(s->c, "between_residues_connections_per_residue_loss_sum",
-                        d->connection_loss, FF_SHAPE(n));
-    golden_store_output(s->c, "between_residues_connections_per_residue_violation_mask",
-                        d->connection_mask, FF_SHAPE(n));
-    golden_store_output(s->c, "between_residues_clashes_per_atom_loss_sum", d->clash_loss,
-                        FF_SHAPE(n, 14));
-    golden_store_output(s->c, "between_residues_clashes_per_atom_clash_mask", d->clash_mask,
-                        FF_SHAPE(n, 14));
+    golden_store_output(s->c, "between_residues_connections_per_residue_loss_sum", d->connection_loss, FF_SHAPE(n));
+    golden_store_output(s->c, "between_residues_connections_per_residue_violation_mask", d->connection_mask,
+                        FF_SHAPE(n));
+    golden_store_output(s->c, "between_residues_clashes_per_atom_loss_sum", d->clash_loss, FF_SHAPE(n, 14));
+    golden_store_output(s->c, "between_residues_clashes_per_atom_clash_mask", d->clash_mask, FF_SHAPE(n, 14));
     golden_store_output(s->c, "within_residues_per_atom_loss_sum", d->within_loss, FF_SHAPE(n, 14));
-    golden_store_output(s->c, "within_residues_per_atom_violations", d->within_mask,
-                        FF_SHAPE(n, 14));
+    golden_store_output(s->c, "within_residues_per_atom_violations", d->within_mask, FF_SHAPE(n, 14));
     golden_store_output(s->c, "total_per_residue_violations_mask", d->residue_mask, FF_SHAPE(n));
 }
 
@@ -226,8 +251,7 @@ static void run_violation(golden_run_state *s, const ff_violation_weights *terms
 {
     const ff_violation_inputs in = violation_inputs(s);
     const int64_t n = in.num_res;
-    float *block = calloc((size_t)(n * (3 + 4 * 14) + 1), sizeof *block),
-          *grad = gradient_of(s, "atom14_pos");
+    float *block = calloc((size_t)(n * (3 + 4 * 14) + 1), sizeof *block), *grad = gradient_of(s, "atom14_pos");
     if (block != NULL && s->ctx->status == FF_OK) {
         const ff_violation_details d = {.connection_loss = block,
                                         .connection_mask = block + n,
@@ -249,10 +273,7 @@ static void run_violation(golden_run_state *s, const ff_violation_weights *terms
 }
 
 static void run_violation_total(golden_run_state *s) { run_violation(s, NULL); }
-static void run_violation_bond(golden_run_state *s)
-{
-    run_violation(s, &(ff_violation_weights){.bond_c_n = 1});
-}
+static void run_violation_bond(golden_run_state *s) { run_violation(s, &(ff_violation_weights){.bond_c_n = 1}); }
 static void run_violation_ca_c_n(golden_run_state *s)
 {
     run_violation(s, &(ff_violation_weights){.angle_ca_c_n = 1});
@@ -261,14 +282,8 @@ static void run_violation_c_n_ca(golden_run_state *s)
 {
     run_violation(s, &(ff_violation_weights){.angle_c_n_ca = 1});
 }
-static void run_violation_clash(golden_run_state *s)
-{
-    run_violation(s, &(ff_violation_weights){.clash = 1});
-}
-static void run_violation_within(golden_run_state *s)
-{
-    run_violation(s, &(ff_violation_weights){.within = 1});
-}
+static void run_violation_clash(golden_run_state *s) { run_violation(s, &(ff_violation_weights){.clash = 1}); }
+static void run_violation_within(golden_run_state *s) { run_violation(s, &(ff_violation_weights){.within = 1}); }
 
 /* ---- cross entropies ---- */
 
@@ -286,8 +301,7 @@ static void run_distogram(golden_run_state *s)
 {
     const ff_distogram_inputs in = distogram_inputs(s, "logits");
     const int64_t n = in.num_res;
-    float *grad = gradient_of(s, "logits"),
-          *distances = malloc((size_t)(n * n + 1) * sizeof *distances);
+    float *grad = gradient_of(s, "logits"), *distances = malloc((size_t)(n * n + 1) * sizeof *distances);
     int32_t *bins = malloc((size_t)(n * n + 1) * sizeof *bins);
     double loss;
     if (bins != NULL && distances != NULL && s->ctx->status == FF_OK &&
@@ -395,8 +409,7 @@ static void run_pae(golden_run_state *s)
     float *grad = gradient_of(s, "logits");
     int32_t *bins = malloc((size_t)(n * n + 1) * sizeof *bins);
     double loss;
-    if (bins != NULL && s->ctx->status == FF_OK &&
-        ok(s, ff_loss_pae(s->ctx, &loss, grad, 1, &in))) {
+    if (bins != NULL && s->ctx->status == FF_OK && ok(s, ff_loss_pae(s->ctx, &loss, grad, 1, &in))) {
         ff_loss_pae_targets(bins, &in);
         store_number(s, "loss", loss);
         store_integers(s, "true_bins", bins, n, n);
@@ -412,16 +425,14 @@ static float *final_positions(const float *atom14_pos, int64_t n)
 {
     float *pos = calloc((size_t)(n * 37 * 3 + 1), sizeof *pos);
     for (int64_t i = 0; i < n && pos != NULL; i++)
-        memcpy(pos + (i * 37 + FF_ATOM_CA) * 3, atom14_pos + (i * 14 + FF_ATOM_CA) * 3,
-               3 * sizeof *pos);
+        memcpy(pos + (i * 37 + FF_ATOM_CA) * 3, atom14_pos + (i * 14 + FF_ATOM_CA) * 3, 3 * sizeof *pos);
     return pos;
 }
 
 static ff_loss_weights total_weights(const golden_run_state *s)
 {
     return (ff_loss_weights){.structure_module = golden_number(s->c, "weight_structure_module", 0),
-                             .violation =
-                                 golden_number(s->c, "structural_violation_loss_weight", 0),
+                             .violation = golden_number(s->c, "structural_violation_loss_weight", 0),
                              .masked_msa = golden_number(s->c, "weight_masked_msa", 0),
                              .distogram = golden_number(s->c, "weight_distogram", 0),
                              .plddt = golden_number(s->c, "weight_predicted_lddt", 0),
@@ -437,8 +448,7 @@ static void check_stage(golden_run_state *s, const ff_loss_weights *want)
                                                                           : FF_STAGE_FINETUNE;
     const ff_loss_weights got = ff_loss_stage_weights(stage);
     if (memcmp(&got, want, sizeof got) != 0)
-        FF_FAIL(s->ctx, FF_ERR_FORMAT,
-                "ff_loss_stage_weights(%d) differs from the weights of case %s", (int)stage,
+        FF_FAIL(s->ctx, FF_ERR_FORMAT, "ff_loss_stage_weights(%d) differs from the weights of case %s", (int)stage,
                 s->c->name);
 }
 
@@ -461,19 +471,21 @@ static void run_total(golden_run_state *s)
 {
     enum { NUM_GRADS = 10 };
     static const char *const names[NUM_GRADS] = {"traj",
-                                                 "frames",
-                                                 "atom14_pos",
                                                  "angles_sin_cos",
                                                  "unnormalized_angles_sin_cos",
+                                                 "frames",
+                                                 "atom14_pos",
                                                  "distogram_logits",
                                                  "masked_msa_logits",
                                                  "predicted_lddt_logits",
                                                  "experimentally_resolved_logits",
                                                  "predicted_aligned_error_logits"};
-    ff_loss_inputs in = {.backbone = backbone_inputs(s),
+    const layers traj = layers_of(s, "traj"), angles = layers_of(s, "angles_sin_cos");
+    const layers raw = layers_of(s, "unnormalized_angles_sin_cos");
+    ff_loss_inputs in = {.backbone = backbone_inputs(s, &traj),
                          .sidechain = sidechain_inputs(s),
                          .renaming = renaming_inputs(s),
-                         .torsion = torsion_inputs(s),
+                         .torsion = torsion_inputs(s, &angles, &raw),
                          .violation = violation_inputs(s),
                          .distogram = distogram_inputs(s, "distogram_logits"),
                          .masked_msa = masked_msa_inputs(s, "masked_msa_logits"),
@@ -488,14 +500,24 @@ static void run_total(golden_run_state *s)
     ff_loss_parts parts;
     for (int k = 0; k < NUM_GRADS; k++)
         grad[k] = gradient_of(s, names[k]);
-    const ff_loss_grads grads = {grad[0], grad[1], grad[2], grad[3], grad[4],
-                                 grad[5], grad[6], grad[7], grad[8], grad[9]};
+    const grad_layers grad_traj = grad_layers_of(s, names[0], grad[0]),
+                      grad_angles = grad_layers_of(s, names[1], grad[1]);
+    const grad_layers grad_raw = grad_layers_of(s, names[2], grad[2]);
+    const ff_loss_grads grads = {.traj = grad_traj.of,
+                                 .angles = grad_angles.of,
+                                 .unnormalized_angles = grad_raw.of,
+                                 .frames = grad[3],
+                                 .atom14_pos = grad[4],
+                                 .distogram_logits = grad[5],
+                                 .masked_msa_logits = grad[6],
+                                 .plddt_logits = grad[7],
+                                 .resolved_logits = grad[8],
+                                 .pae_logits = grad[9]};
     in.plddt.predicted_pos = pos;
-    in.pae.predicted_affine = in.backbone.traj + (in.backbone.num_layer - 1) * 7 * n;
+    in.pae.predicted_affine = in.backbone.traj[in.backbone.num_layer - 1];
     check_stage(s, &weights);
     if (pos != NULL && s->ctx->status == FF_OK &&
-        ok(s,
-           ff_loss_total(s->ctx, &parts, s->ctx->tape == NULL ? NULL : &grads, &in, &weights, 1)))
+        ok(s, ff_loss_total(s->ctx, &parts, s->ctx->tape == NULL ? NULL : &grads, &in, &weights, 1)))
         store_parts(s, &parts);
     for (int k = 0; k < NUM_GRADS; k++)
         store_gradient(s, names[k], grad[k]);

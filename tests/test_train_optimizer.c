@@ -158,8 +158,7 @@ static void test_the_batch_gradient_is_clipped_by_its_norm_when_asked(void)
     c.clip_norm = 0.1;
     CU_ASSERT_EQUAL_FATAL(ff_optimizer_create(&ctx, &o, &c, values, 2), FF_OK);
     float grads[2] = {3, -4};
-    CU_ASSERT_DOUBLE_EQUAL(ff_optimizer_step(&o, values, grads, 0.5, true).gradient_norm, 2.5,
-                           1e-12);
+    CU_ASSERT_DOUBLE_EQUAL(ff_optimizer_step(&o, values, grads, 0.5, true).gradient_norm, 2.5, 1e-12);
     FF_CHECK_CLOSE(o.first, clipped, 2, 1e-6, 0);
     ff_optimizer_destroy(&o);
     CU_ASSERT_EQUAL_FATAL(ff_optimizer_create(&ctx, &o, &c, values, 2), FF_OK);
@@ -173,8 +172,7 @@ static void test_nan_and_infinity_change_nothing(void)
     const float bad[] = {NAN, INFINITY, -INFINITY};
     const ff_optimizer_config c = ff_optimizer_alphafold(false);
     for (int k = 0; k < 3; k++) {
-        float values[3] = {1, 2, 3}, grads[3] = {0.5f, bad[k], 1}, sample[3] = {1, 1, bad[k]},
-              sum[3] = {7, 8, 9};
+        float values[3] = {1, 2, 3}, grads[3] = {0.5f, bad[k], 1}, sample[3] = {1, 1, bad[k]}, sum[3] = {7, 8, 9};
         const float values_before[3] = {1, 2, 3}, sum_before[3] = {7, 8, 9}, zero[3] = {0};
         CU_ASSERT_EQUAL_FATAL(ff_optimizer_create(&ctx, &o, &c, values, 3), FF_OK);
         const ff_step_report r = ff_optimizer_step(&o, values, grads, 1, true);
@@ -210,11 +208,9 @@ static void test_a_block_equals_one_number_at_a_time(void)
                                    .clip_norm = 0.5,
                                    .ema_decay = 0.9};
     const ff_random_key key = {3, 4};
-    float *values = ff_test_floats(SIZE), *grads = ff_test_floats(SIZE),
-          *want = ff_test_floats(SIZE);
+    float *values = ff_test_floats(SIZE), *grads = ff_test_floats(SIZE), *want = ff_test_floats(SIZE);
     float *want_ema = ff_test_floats(SIZE);
-    double *state = calloc(4 * SIZE, sizeof *state), *m = state, *v = state + SIZE,
-           *p = state + 2 * SIZE;
+    double *state = calloc(4 * SIZE, sizeof *state), *m = state, *v = state + SIZE, *p = state + 2 * SIZE;
     double *ema = state + 3 * SIZE;
     for (int i = 0; i < SIZE; i++)
         ema[i] = p[i] = values[i] = ff_random_normal(key, (uint64_t)i);

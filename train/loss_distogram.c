@@ -34,12 +34,10 @@ ff_status ff_loss_distogram(ff_ctx *ctx, double *value, float *grad_logits, doub
     double *rows = NULL;
     const int64_t n = in->num_res, num_bins = in->num_bins;
     if (n <= 0 || num_bins <= 0)
-        return FF_FAIL(ctx, FF_ERR_ARG,
-                       "distogram loss of %lld residues and %lld bins: both must be positive",
+        return FF_FAIL(ctx, FF_ERR_ARG, "distogram loss of %lld residues and %lld bins: both must be positive",
                        (long long)n, (long long)num_bins);
     FF_LOSS_SCRATCH(ctx, rows, n);
-    const double sum_mask = ff_sum_mask(in->pseudo_beta_mask, n),
-                 norm = MEAN_EPSILON + sum_mask * sum_mask;
+    const double sum_mask = ff_sum_mask(in->pseudo_beta_mask, n), norm = MEAN_EPSILON + sum_mask * sum_mask;
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < n; i++) {
         rows[i] = 0;
@@ -48,11 +46,10 @@ ff_status ff_loss_distogram(ff_ctx *ctx, double *value, float *grad_logits, doub
             if (mask == 0)
                 continue;
             const int64_t at = (i * n + j) * num_bins;
-            const int32_t bin =
-                ff_count_exceeded(pair_distance2(in, i, j), in->bin_edges, num_bins - 1);
-            rows[i] += mask * ff_row_cross_entropy(in->logits + at, num_bins, bin,
-                                                   grad_logits == NULL ? NULL : grad_logits + at,
-                                                   weight * mask / norm);
+            const int32_t bin = ff_count_exceeded(pair_distance2(in, i, j), in->bin_edges, num_bins - 1);
+            rows[i] +=
+                mask * ff_row_cross_entropy(in->logits + at, num_bins, bin,
+                                            grad_logits == NULL ? NULL : grad_logits + at, weight * mask / norm);
         }
     }
     *value = ff_sum_rows(rows, n) / norm;

@@ -10,16 +10,15 @@
 
 #include <string.h>
 
+#include "structure/geometry.h"
 #include "train/loss_common.h"
 
 static const float CLAMP_ANG = 10.0f, LENGTH_SCALE_ANG = 10.0f; /* Suppl. Alg. 20 */
-static const double EPSILON = 1e-4; /* of distances and of the normalisation */
+static const double EPSILON = 1e-4;                             /* of distances and of the normalisation */
 
 enum {
-    CHUNKS =
-        32, /* of frames: a multiple of usual numbers of threads; costs CHUNKS * 3 floats a point */
-    TILE =
-        512, /* points whose float sums go into the double ones: keeps columns in the first-level cache */
+    CHUNKS = 32, /* of frames: a multiple of usual numbers of threads; costs CHUNKS * 3 floats a point */
+    TILE = 512,  /* points whose float sums go into the double ones: keeps columns in the first-level cache */
     PRED = 0,
     TRUTH = 3,
     NUM_COLUMNS = 6
@@ -56,22 +55,15 @@ static void gather_points(point_columns *c, const ff_fape_inputs *in)
 /* ---- one frame against all points ---- */
 
 /* Adds the errors and gradients of points begin..end-1; grad_points[x] are columns, NULL = values only. */
-static void frame_tile(frame_sums *sums, float *const *grad_points, const float *frame,
-                       const float *truth, const point_columns *c, int64_t begin, int64_t end,
-                       float clamped)
+static void frame_tile(frame_sums *sums, float *const *grad_points, const float *frame, const float *truth,
+                       const point_columns *c, int64_t begin, int64_t end, float clamped)
 {
-    const float r0 = frame[0], r1 = frame[1], r2 = frame[2], r3 = frame[3], r4 = frame[4],
-                r5 = frame[5];
-    const float r6 = frame[6], r7 = frame[7], r8 = frame[8], t0 = frame[9], t1 = frame[10],
-                t2 = frame[11];
-    const float q0 = truth[0], q1 = truth[1], q2 = truth[2], q3 = truth[3], q4 = truth[4],
-                q5 = truth[5];
-    const float q6 = truth[6], q7 = truth[7], q8 = truth[8], u0 = truth[9], u1 = truth[10],
-                u2 = truth[11];
-    const float *restrict x0 = c->column[0], *restrict x1 = c->column[1],
-                          *restrict x2 = c->column[2];
-    const float *restrict y0 = c->column[3], *restrict y1 = c->column[4],
-                          *restrict y2 = c->column[5];
+    const float r0 = frame[0], r1 = frame[1], r2 = frame[2], r3 = frame[3], r4 = frame[4], r5 = frame[5];
+    const float r6 = frame[6], r7 = frame[7], r8 = frame[8], t0 = frame[9], t1 = frame[10], t2 = frame[11];
+    const float q0 = truth[0], q1 = truth[1], q2 = truth[2], q3 = truth[3], q4 = truth[4], q5 = truth[5];
+    const float q6 = truth[6], q7 = truth[7], q8 = truth[8], u0 = truth[9], u1 = truth[10], u2 = truth[11];
+    const float *restrict x0 = c->column[0], *restrict x1 = c->column[1], *restrict x2 = c->column[2];
+    const float *restrict y0 = c->column[3], *restrict y1 = c->column[4], *restrict y2 = c->column[5];
     const float unclamped = 1.0f - clamped, epsilon = (float)EPSILON;
     float error = 0, s0 = 0, s1 = 0, s2 = 0;
     float g0 = 0, g1 = 0, g2 = 0, g3 = 0, g4 = 0, g5 = 0, g6 = 0, g7 = 0, g8 = 0;
@@ -89,8 +81,7 @@ static void frame_tile(frame_sums *sums, float *const *grad_points, const float 
         sums->error += (double)error;
         return;
     }
-    float *restrict w0 = grad_points[0], *restrict w1 = grad_points[1],
-                    *restrict w2 = grad_points[2];
+    float *restrict w0 = grad_points[0], *restrict w1 = grad_points[1], *restrict w2 = grad_points[2];
 #pragma omp simd reduction(+ : error, s0, s1, s2, g0, g1, g2, g3, g4, g5, g6, g7, g8)
     for (int64_t p = begin; p < end; p++) {
         const float a0 = x0[p] - t0, a1 = x1[p] - t1, a2 = x2[p] - t2;
@@ -128,8 +119,7 @@ static void frame_tile(frame_sums *sums, float *const *grad_points, const float 
         sums->grad_rotation[k] += (double)g[k];
 }
 
-static void add_frame_gradient(float *grad, const frame_sums *sums, const float *frame,
-                               double factor)
+static void add_frame_gradient(float *grad, const frame_sums *sums, const float *frame, double factor)
 {
     for (int k = 0; k < 9; k++)
         grad[k] += (float)(factor * sums->grad_rotation[k]);
@@ -144,8 +134,8 @@ static void add_frame_gradient(float *grad, const frame_sums *sums, const float 
 /* ---- chunks of frames ---- */
 
 /* One chunk: returns the sum of its errors. */
-static double run_chunk(float *grad_frames, float *chunk_grad, const ff_fape_inputs *in,
-                        const point_columns *c, int64_t begin, int64_t end, double factor)
+static double run_chunk(float *grad_frames, float *chunk_grad, const ff_fape_inputs *in, const point_columns *c,
+                        int64_t begin, int64_t end, double factor)
 {
     float *columns[3] = {chunk_grad, chunk_grad + c->count, chunk_grad + 2 * c->count};
     double error = 0;
@@ -157,8 +147,8 @@ static double run_chunk(float *grad_frames, float *chunk_grad, const ff_fape_inp
         const float *frame = in->frames + 12 * f;
         frame_sums sums = {0};
         for (int64_t p = 0; p < c->count; p += TILE)
-            frame_tile(&sums, chunk_grad == NULL ? NULL : columns, frame, in->true_frames + 12 * f,
-                       c, p, p + TILE < c->count ? p + TILE : c->count, (float)in->clamped);
+            frame_tile(&sums, chunk_grad == NULL ? NULL : columns, frame, in->true_frames + 12 * f, c, p,
+                       p + TILE < c->count ? p + TILE : c->count, (float)in->clamped);
         if (grad_frames != NULL)
             add_frame_gradient(grad_frames + 12 * f, &sums, frame, factor);
         error += sums.error;
@@ -167,8 +157,8 @@ static double run_chunk(float *grad_frames, float *chunk_grad, const ff_fape_inp
 }
 
 /* Add the chunks' gradients of the points. */
-static void add_point_gradients(float *grad_points, const float *chunk_grads,
-                                const point_columns *c, int64_t num_chunks, double factor)
+static void add_point_gradients(float *grad_points, const float *chunk_grads, const point_columns *c,
+                                int64_t num_chunks, double factor)
 {
     const int64_t n = c->count;
 #pragma omp parallel for schedule(static)
@@ -183,16 +173,15 @@ static void add_point_gradients(float *grad_points, const float *chunk_grads,
 
 /* ---- the general loss ---- */
 
-ff_status ff_loss_fape(ff_ctx *ctx, double *value, float *grad_frames, float *grad_points,
-                       double weight, const ff_fape_inputs *in)
+ff_status ff_loss_fape(ff_ctx *ctx, double *value, float *grad_frames, float *grad_points, double weight,
+                       const ff_fape_inputs *in)
 {
     ff_status status = FF_OK;
     point_columns c = {0};
     float *columns = NULL, *chunk_grads = NULL;
     const int64_t num_frames = in->num_frames, num_points = in->num_points;
     if (num_frames <= 0 || num_points <= 0)
-        return FF_FAIL(ctx, FF_ERR_ARG,
-                       "FAPE of %lld frames and %lld points: both must be positive",
+        return FF_FAIL(ctx, FF_ERR_ARG, "FAPE of %lld frames and %lld points: both must be positive",
                        (long long)num_frames, (long long)num_points);
     const int64_t num_chunks = num_frames < CHUNKS ? num_frames : CHUNKS;
     const bool with_grads = (grad_frames != NULL || grad_points != NULL) && weight != 0;
@@ -204,15 +193,13 @@ ff_status ff_loss_fape(ff_ctx *ctx, double *value, float *grad_frames, float *gr
     gather_points(&c, in);
     if (with_grads)
         FF_LOSS_SCRATCH(ctx, chunk_grads, 3 * num_chunks * num_points);
-    const double normalisation =
-        EPSILON + ff_sum_mask(in->frame_mask, num_frames) * (double)c.count;
+    const double normalisation = EPSILON + ff_sum_mask(in->frame_mask, num_frames) * (double)c.count;
     const double factor = weight / ((double)LENGTH_SCALE_ANG * normalisation);
 #pragma omp parallel for schedule(dynamic)
     for (int64_t k = 0; k < num_chunks; k++)
         errors[k] =
-            run_chunk(with_grads ? grad_frames : NULL,
-                      chunk_grads == NULL ? NULL : chunk_grads + 3 * k * c.count, in, &c,
-                      k * num_frames / num_chunks, (k + 1) * num_frames / num_chunks, factor);
+            run_chunk(with_grads ? grad_frames : NULL, chunk_grads == NULL ? NULL : chunk_grads + 3 * k * c.count, in,
+                      &c, k * num_frames / num_chunks, (k + 1) * num_frames / num_chunks, factor);
     *value = ff_sum_rows(errors, num_chunks) / ((double)LENGTH_SCALE_ANG * normalisation);
     if (with_grads && grad_points != NULL)
         add_point_gradients(grad_points, chunk_grads, &c, num_chunks, factor);
@@ -225,29 +212,41 @@ done:
 
 /* ---- backbone ---- */
 
+static void widen(double *to, const float *from, int n)
+{
+    for (int k = 0; k < n; k++)
+        to[k] = (double)from[k];
+}
+
 static void affines_to_frames(float *frames, float *origins, const float *affines, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
-        ff_affine_to_frame(frames + 12 * i, affines + 7 * i);
+        double affine[7], rigid[12];
+        widen(affine, affines + 7 * i, 7);
+        ff_affine_to_rigid(rigid, affine, 1.0);
+        for (int k = 0; k < 12; k++)
+            frames[12 * i + k] = (float)rigid[k];
         memcpy(origins + 3 * i, affines + 7 * i + 4, 3 * sizeof *origins);
     }
 }
 
 /* Gradients of frames and of their origins as points, to quaternions and translations. */
-static void add_affine_gradients(float *grad_affine, const float *grad_frames,
-                                 const float *grad_origins, const float *affines, int64_t n)
+static void add_affine_gradients(float *grad_affine, const float *grad_frames, const float *grad_origins,
+                                 const float *affines, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
-        double g[9];
-        for (int k = 0; k < 9; k++)
-            g[k] = (double)grad_frames[12 * i + k];
-        ff_quaternion_to_rotation_backward(grad_affine + 7 * i, g, affines + 7 * i, 1.0);
+        double affine[7], grad_rigid[12], grad[7] = {0};
+        widen(affine, affines + 7 * i, 7);
+        widen(grad_rigid, grad_frames + 12 * i, 12);
         for (int x = 0; x < 3; x++)
-            grad_affine[7 * i + 4 + x] += grad_frames[12 * i + 9 + x] + grad_origins[3 * i + x];
+            grad_rigid[9 + x] += (double)grad_origins[3 * i + x];
+        ff_affine_to_rigid_backward(grad, grad_rigid, affine, 1.0);
+        for (int k = 0; k < 7; k++)
+            grad_affine[7 * i + k] += (float)grad[k];
     }
 }
 
-ff_status ff_loss_fape_backbone(ff_ctx *ctx, double *value, double *last_layer, float *grad_traj,
+ff_status ff_loss_fape_backbone(ff_ctx *ctx, double *value, double *last_layer, float *const *grad_traj,
                                 double weight, const ff_backbone_fape_inputs *in)
 {
     enum { FRAME = 12, ORIGIN = 3, BOTH = FRAME + ORIGIN };
@@ -255,8 +254,7 @@ ff_status ff_loss_fape_backbone(ff_ctx *ctx, double *value, double *last_layer, 
     float *block = NULL; /* predicted, true, gradient: frames and origins each */
     const int64_t n = in->num_res, num_layer = in->num_layer;
     if (n <= 0 || num_layer <= 0)
-        return FF_FAIL(ctx, FF_ERR_ARG,
-                       "backbone FAPE of %lld layers of %lld residues: both must be positive",
+        return FF_FAIL(ctx, FF_ERR_ARG, "backbone FAPE of %lld layers of %lld residues: both must be positive",
                        (long long)num_layer, (long long)n);
     FF_LOSS_SCRATCH(ctx, block, 3 * BOTH * n);
     float *frames = block, *origins = frames + FRAME * n, *true_frames = origins + ORIGIN * n;
@@ -265,23 +263,15 @@ ff_status ff_loss_fape_backbone(ff_ctx *ctx, double *value, double *last_layer, 
     affines_to_frames(true_frames, true_origins, in->true_affine, n);
     double sum = 0, layer_value = 0;
     for (int64_t layer = 0; layer < num_layer; layer++) {
-        const float *traj = in->traj + layer * 7 * n;
+        const float *traj = in->traj[layer];
         affines_to_frames(frames, origins, traj, n);
         memset(grad_frames, 0, (size_t)(BOTH * n) * sizeof *grad_frames);
-        const ff_fape_inputs fape = {n,
-                                     n,
-                                     frames,
-                                     true_frames,
-                                     in->mask,
-                                     origins,
-                                     true_origins,
-                                     in->mask,
-                                     in->use_clamped_fape};
+        const ff_fape_inputs fape = {
+            n, n, frames, true_frames, in->mask, origins, true_origins, in->mask, in->use_clamped_fape};
         FF_TRY_DONE(ff_loss_fape(ctx, &layer_value, grad_traj == NULL ? NULL : grad_frames,
-                                 grad_traj == NULL ? NULL : grad_origins,
-                                 weight / (double)num_layer, &fape));
+                                 grad_traj == NULL ? NULL : grad_origins, weight / (double)num_layer, &fape));
         if (grad_traj != NULL)
-            add_affine_gradients(grad_traj + layer * 7 * n, grad_frames, grad_origins, traj, n);
+            add_affine_gradients(grad_traj[layer], grad_frames, grad_origins, traj, n);
         sum += layer_value;
     }
     *value = sum / (double)num_layer;
@@ -294,8 +284,8 @@ done:
 
 /* ---- side chain ---- */
 
-ff_status ff_loss_fape_sidechain(ff_ctx *ctx, double *value, float *grad_frames, float *grad_pos,
-                                 double weight, const ff_sidechain_fape_inputs *in)
+ff_status ff_loss_fape_sidechain(ff_ctx *ctx, double *value, float *grad_frames, float *grad_pos, double weight,
+                                 const ff_sidechain_fape_inputs *in)
 {
     const ff_fape_inputs fape = {8 * in->num_res, 14 * in->num_res, in->frames,
                                  in->true_frames, in->frame_mask,   in->atom14_pos,

@@ -9,11 +9,9 @@ static ff_status check_classes(ff_ctx *ctx, const ff_masked_msa_inputs *in)
     for (int64_t s = 0; s < in->num_seq; s++)
         for (int64_t i = 0; i < in->num_res; i++) {
             const int64_t at = s * in->num_res + i;
-            if (in->bert_mask[at] != 0 &&
-                (in->true_msa[at] < 0 || in->true_msa[at] >= in->num_class))
-                return FF_FAIL(ctx, FF_ERR_ARG, "true_msa[%lld, %lld] is %d, wanted 0..%lld",
-                               (long long)s, (long long)i, (int)in->true_msa[at],
-                               (long long)in->num_class - 1);
+            if (in->bert_mask[at] != 0 && (in->true_msa[at] < 0 || in->true_msa[at] >= in->num_class))
+                return FF_FAIL(ctx, FF_ERR_ARG, "true_msa[%lld, %lld] is %d, wanted 0..%lld", (long long)s,
+                               (long long)i, (int)in->true_msa[at], (long long)in->num_class - 1);
         }
     return FF_OK;
 }
@@ -25,10 +23,9 @@ ff_status ff_loss_masked_msa(ff_ctx *ctx, double *value, float *grad_logits, dou
     double *rows = NULL;
     const int64_t num_seq = in->num_seq, num_res = in->num_res, num_class = in->num_class;
     if (num_seq <= 0 || num_res <= 0 || num_class <= 0)
-        return FF_FAIL(
-            ctx, FF_ERR_ARG,
-            "masked MSA loss of %lld sequences, %lld residues, %lld classes: must be positive",
-            (long long)num_seq, (long long)num_res, (long long)num_class);
+        return FF_FAIL(ctx, FF_ERR_ARG,
+                       "masked MSA loss of %lld sequences, %lld residues, %lld classes: must be positive",
+                       (long long)num_seq, (long long)num_res, (long long)num_class);
     FF_TRY(check_classes(ctx, in));
     FF_LOSS_SCRATCH(ctx, rows, num_seq);
     const double norm = MEAN_EPSILON + ff_sum_mask(in->bert_mask, num_seq * num_res);
@@ -38,10 +35,9 @@ ff_status ff_loss_masked_msa(ff_ctx *ctx, double *value, float *grad_logits, dou
         for (int64_t at = s * num_res; at < (s + 1) * num_res; at++) {
             const double mask = (double)in->bert_mask[at];
             if (mask != 0)
-                rows[s] += mask * ff_row_cross_entropy(
-                                      in->logits + at * num_class, num_class, in->true_msa[at],
-                                      grad_logits == NULL ? NULL : grad_logits + at * num_class,
-                                      weight * mask / norm);
+                rows[s] += mask * ff_row_cross_entropy(in->logits + at * num_class, num_class, in->true_msa[at],
+                                                       grad_logits == NULL ? NULL : grad_logits + at * num_class,
+                                                       weight * mask / norm);
         }
     }
     *value = ff_sum_rows(rows, num_seq) / norm;

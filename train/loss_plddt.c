@@ -31,8 +31,8 @@ static void take_ca(float *predicted, float *truth, float *mask, const ff_plddt_
     }
 }
 
-ff_status ff_loss_plddt(ff_ctx *ctx, double *value, double *lddt_ca, float *grad_logits,
-                        double weight, const ff_plddt_inputs *in)
+ff_status ff_loss_plddt(ff_ctx *ctx, double *value, double *lddt_ca, float *grad_logits, double weight,
+                        const ff_plddt_inputs *in)
 {
     enum { COLUMNS = 3 + 3 + 1 };
     ff_status status = FF_OK;
@@ -40,8 +40,7 @@ ff_status ff_loss_plddt(ff_ctx *ctx, double *value, double *lddt_ca, float *grad
     double *rows = NULL, *lddt = NULL;
     const int64_t n = in->num_res, num_bins = in->num_bins;
     if (n <= 0 || num_bins <= 0)
-        return FF_FAIL(ctx, FF_ERR_ARG,
-                       "pLDDT loss of %lld residues and %lld bins: both must be positive",
+        return FF_FAIL(ctx, FF_ERR_ARG, "pLDDT loss of %lld residues and %lld bins: both must be positive",
                        (long long)n, (long long)num_bins);
     FF_LOSS_SCRATCH(ctx, block, COLUMNS * n);
     FF_LOSS_SCRATCH(ctx, rows, n);
@@ -58,11 +57,9 @@ ff_status ff_loss_plddt(ff_ctx *ctx, double *value, double *lddt_ca, float *grad
         if (lddt_ca != NULL)
             lddt_ca[i] = lddt[i];
         if (factor != 0)
-            rows[i] = factor *
-                      ff_row_cross_entropy(in->logits + i * num_bins, num_bins,
-                                           ff_loss_plddt_bin(lddt[i], num_bins),
-                                           grad_logits == NULL ? NULL : grad_logits + i * num_bins,
-                                           weight * factor / norm);
+            rows[i] = factor * ff_row_cross_entropy(
+                                   in->logits + i * num_bins, num_bins, ff_loss_plddt_bin(lddt[i], num_bins),
+                                   grad_logits == NULL ? NULL : grad_logits + i * num_bins, weight * factor / norm);
     }
     *value = ff_sum_rows(rows, n) / norm;
 done:

@@ -10,8 +10,7 @@ ff_status ff_loss_resolved(ff_ctx *ctx, double *value, float *grad_logits, doubl
 {
     const int64_t n = in->num_res * FF_NUM_ATOM37;
     if (n <= 0)
-        return FF_FAIL(ctx, FF_ERR_ARG,
-                       "experimentally-resolved loss of %lld residues: the number must be positive",
+        return FF_FAIL(ctx, FF_ERR_ARG, "experimentally-resolved loss of %lld residues: the number must be positive",
                        (long long)in->num_res);
     const double counts = ff_loss_resolution_counts(in->resolution) ? 1 : 0;
     const double norm = MEAN_EPSILON + ff_sum_mask(in->atom37_atom_exists, n);

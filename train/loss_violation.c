@@ -16,8 +16,7 @@ enum { N = 0, CA = 1, C = 2, SG = 5, A14 = FF_NUM_ATOM14, PROLINE = 14 };
 
 static const double TOLERANCE_STDDEV = 12, CLASH_OVERLAP_ANG = 1.5; /* Suppl. section 1.9.11 */
 static const double CA_CA_ANG = 3.80209737096, CA_CA_TOLERANCE_ANG = 1.5;
-static const double BOND_EPSILON = 1e-6, PAIR_EPSILON = 1e-10, MEAN_EPSILON = 1e-6,
-                    FRACTION_EPSILON = 1e-10;
+static const double BOND_EPSILON = 1e-6, PAIR_EPSILON = 1e-10, MEAN_EPSILON = 1e-6, FRACTION_EPSILON = 1e-10;
 
 const ff_violation_weights ff_violation_all = {1, 1, 1, 1, 1};
 
@@ -37,10 +36,7 @@ static const float *atom(const ff_violation_inputs *in, int64_t i, int a)
 {
     return in->atom14_pos + (i * A14 + a) * 3;
 }
-static float exists(const ff_violation_inputs *in, int64_t i, int a)
-{
-    return in->atom_exists[i * A14 + a];
-}
+static float exists(const ff_violation_inputs *in, int64_t i, int a) { return in->atom_exists[i * A14 + a]; }
 
 /* b - a, and sqrt(epsilon + its square). */
 static double bond(double v[3], const float *a, const float *b)
@@ -88,9 +84,8 @@ static void measure_peptide(peptide *p, const ff_violation_inputs *in, int64_t i
         cos_ca_c_n += p->ca_c[x] * p->c_n[x] / (p->ca_c_length * p->c_n_length);
         cos_c_n_ca -= p->c_n[x] * p->n_ca[x] / (p->c_n_length * p->n_ca_length);
     }
-    p->loss[0] =
-        beyond(&p->slope[0], p->c_n_length, (double)ff_between_res_bond_length_c_n[proline],
-               TOLERANCE_STDDEV * (double)ff_between_res_bond_length_stddev_c_n[proline]);
+    p->loss[0] = beyond(&p->slope[0], p->c_n_length, (double)ff_between_res_bond_length_c_n[proline],
+                        TOLERANCE_STDDEV * (double)ff_between_res_bond_length_stddev_c_n[proline]);
     p->loss[1] = beyond(&p->slope[1], cos_ca_c_n, (double)ff_between_res_cos_angles_ca_c_n[0],
                         TOLERANCE_STDDEV * (double)ff_between_res_cos_angles_ca_c_n[1]);
     p->loss[2] = beyond(&p->slope[2], cos_c_n_ca, (double)ff_between_res_cos_angles_c_n_ca[0],
@@ -101,15 +96,13 @@ static void measure_peptide(peptide *p, const ff_violation_inputs *in, int64_t i
 }
 
 /* Gradient of the cosine u.v / (|u| |v|) to u: v / (|u| |v|) - cos u / |u|^2 (lengths with their epsilon). */
-static void cosine_gradient(double g[3], const double u[3], double u_length, const double v[3],
-                            double v_length)
+static void cosine_gradient(double g[3], const double u[3], double u_length, const double v[3], double v_length)
 {
     double dot = 0;
     for (int x = 0; x < 3; x++)
         dot += u[x] * v[x];
     for (int x = 0; x < 3; x++)
-        g[x] =
-            v[x] / (u_length * v_length) - dot * u[x] / (u_length * u_length * u_length * v_length);
+        g[x] = v[x] / (u_length * v_length) - dot * u[x] / (u_length * u_length * u_length * v_length);
 }
 
 static void peptide_gradient(float *grad, const peptide *p, int64_t i, const double factor[3])
@@ -144,17 +137,14 @@ static double ca_ca_fraction(const ff_violation_inputs *in)
         if (in->residue_index[i + 1] - in->residue_index[i] != 1)
             continue;
         const double mask = (double)exists(in, i, CA) * (double)exists(in, i + 1, CA);
-        sum += bond(v, atom(in, i, CA), atom(in, i + 1, CA)) - CA_CA_ANG > CA_CA_TOLERANCE_ANG
-                   ? mask
-                   : 0;
+        sum += bond(v, atom(in, i, CA), atom(in, i + 1, CA)) - CA_CA_ANG > CA_CA_TOLERANCE_ANG ? mask : 0;
         count += mask;
     }
     return sum / count;
 }
 
 /* Linear in the number of residues: in one thread. */
-static void connections(violations *v, ff_violation_result *result, double weight,
-                        const ff_violation_weights *terms)
+static void connections(violations *v, ff_violation_result *result, double weight, const ff_violation_weights *terms)
 {
     const ff_violation_inputs *in = v->in;
     const double term[3] = {terms->bond_c_n, terms->angle_ca_c_n, terms->angle_c_n_ca};
@@ -168,8 +158,7 @@ static void connections(violations *v, ff_violation_result *result, double weigh
             sum[k] += p.mask[k] * p.loss[k];
             count[k] += p.mask[k];
             for (int64_t j = i; j <= i + 1; j++) {
-                v->out.connection_loss[j] +=
-                    (float)(0.5 * p.loss[k]); /* without the mask, as the published code */
+                v->out.connection_loss[j] += (float)(0.5 * p.loss[k]); /* without the mask, as the published code */
                 if (p.mask[k] != 0 && p.loss[k] > 0)
                     v->out.connection_mask[j] = 1;
             }
@@ -221,8 +210,7 @@ static void enclose(violations *v)
 /* Whether any two atoms of the residues can be near enough to clash. */
 static bool may_clash(const float *a, const float *b)
 {
-    const float reach =
-        a[3] + b[3] + 2 * 1.8f - 1.5f + 0.01f; /* two sulphurs, the overlap, rounding */
+    const float reach = a[3] + b[3] + 2 * 1.8f - 1.5f + 0.01f; /* two sulphurs, the overlap, rounding */
     const float d0 = a[0] - b[0], d1 = a[1] - b[1], d2 = a[2] - b[2];
     return d0 * d0 + d1 * d1 + d2 * d2 <= reach * reach;
 }
@@ -237,8 +225,7 @@ static double radius(const ff_violation_inputs *in, int64_t i, int a)
 static bool is_bonded(const ff_violation_inputs *in, int64_t i, int a, int64_t j, int b)
 {
     const int32_t step = in->residue_index[j] - in->residue_index[i];
-    return (a == SG && b == SG) || (step == 1 && a == C && b == N) ||
-           (step == -1 && a == N && b == C);
+    return (a == SG && b == SG) || (step == 1 && a == C && b == N) || (step == -1 && a == N && b == C);
 }
 
 /* Atom a of residue i against all of residue j: its part of the loss, and the gradient of its own position. */
@@ -266,11 +253,9 @@ static double clash_atom(violations *v, double g[3], int64_t i, int a, int64_t j
 }
 
 /* Pairs of atoms of residues i and j that are compared, each once. */
-static double count_pairs(const ff_violation_inputs *in, const double *num_atoms, int64_t i,
-                          int64_t j)
+static double count_pairs(const ff_violation_inputs *in, const double *num_atoms, int64_t i, int64_t j)
 {
-    double count =
-        num_atoms[i] * num_atoms[j] - (double)exists(in, i, SG) * (double)exists(in, j, SG);
+    double count = num_atoms[i] * num_atoms[j] - (double)exists(in, i, SG) * (double)exists(in, j, SG);
     if (in->residue_index[j] - in->residue_index[i] == 1)
         count -= (double)exists(in, i, C) * (double)exists(in, j, N);
     return count;
@@ -286,8 +271,7 @@ static void clash_row(violations *v, const double *num_atoms, int64_t i, double 
             continue; /* itself, too */
         if (in->residue_index[j] > in->residue_index[i])
             v->row_pairs[i] += count_pairs(in, num_atoms, i, j);
-        if (num_atoms[i] == 0 || num_atoms[j] == 0 ||
-            !may_clash(v->center + 4 * i, v->center + 4 * j))
+        if (num_atoms[i] == 0 || num_atoms[j] == 0 || !may_clash(v->center + 4 * i, v->center + 4 * j))
             continue;
         for (int a = 0; a < A14; a++)
             if (exists(in, i, a) != 0)
@@ -298,8 +282,7 @@ static void clash_row(violations *v, const double *num_atoms, int64_t i, double 
         v->out.clash_loss[i * A14 + a] = (float)loss[a];
         v->out.clash_mask[i * A14 + a] = loss[a] > 0 ? 1 : 0;
         if (v->grad != NULL)
-            add_gradient(v->grad, i, a, g[a],
-                         2 * factor); /* the pair counts for both of its atoms */
+            add_gradient(v->grad, i, a, g[a], 2 * factor); /* the pair counts for both of its atoms */
     }
 }
 
@@ -373,8 +356,8 @@ static ff_status check_inputs(ff_ctx *ctx, const ff_violation_inputs *in)
                        (long long)in->num_res);
     for (int64_t i = 0; i < in->num_res; i++)
         if (in->aatype[i] < 0 || in->aatype[i] >= FF_NUM_RESTYPES)
-            return FF_FAIL(ctx, FF_ERR_ARG, "aatype[%lld] is %d, wanted 0..%d", (long long)i,
-                           (int)in->aatype[i], FF_NUM_RESTYPES - 1);
+            return FF_FAIL(ctx, FF_ERR_ARG, "aatype[%lld] is %d, wanted 0..%d", (long long)i, (int)in->aatype[i],
+                           FF_NUM_RESTYPES - 1);
     return FF_OK;
 }
 
@@ -382,9 +365,8 @@ static ff_status check_inputs(ff_ctx *ctx, const ff_violation_inputs *in)
 static ff_violation_details complete(const ff_violation_details *given, float *block, int64_t n)
 {
     ff_violation_details d = given == NULL ? (ff_violation_details){0} : *given;
-    float **const fields[] = {&d.connection_loss, &d.connection_mask, &d.residue_mask,
-                              &d.clash_loss,      &d.clash_mask,      &d.within_loss,
-                              &d.within_mask};
+    float **const fields[] = {&d.connection_loss, &d.connection_mask, &d.residue_mask, &d.clash_loss,
+                              &d.clash_mask,      &d.within_loss,     &d.within_mask};
     for (int k = 0; k < 7; k++) {
         if (*fields[k] == NULL)
             *fields[k] = block;
@@ -393,9 +375,9 @@ static ff_violation_details complete(const ff_violation_details *given, float *b
     return d;
 }
 
-ff_status ff_loss_violation(ff_ctx *ctx, ff_violation_result *result,
-                            const ff_violation_details *details, float *grad_pos, double weight,
-                            const ff_violation_weights *terms, const ff_violation_inputs *in)
+ff_status ff_loss_violation(ff_ctx *ctx, ff_violation_result *result, const ff_violation_details *details,
+                            float *grad_pos, double weight, const ff_violation_weights *terms,
+                            const ff_violation_inputs *in)
 {
     enum { ROWS = 4, FLOATS = 3 + 4 * A14 + 4 };
     ff_status status = FF_OK;
@@ -408,8 +390,7 @@ ff_status ff_loss_violation(ff_ctx *ctx, ff_violation_result *result,
     if (terms == NULL)
         terms = &ff_violation_all;
     double *num_atoms = rows;
-    violations v = {
-        .in = in, .out = complete(details, block, n), .grad = weight != 0 ? grad_pos : NULL};
+    violations v = {.in = in, .out = complete(details, block, n), .grad = weight != 0 ? grad_pos : NULL};
     v.row_clash = rows + n;
     v.row_pairs = rows + 2 * n;
     v.row_within = rows + 3 * n;

@@ -38,7 +38,7 @@ typedef struct {
     const float *points;      /* [num_points, 3] predicted */
     const float *true_points; /* [num_points, 3] */
     const float *point_mask;  /* [num_points] */
-    double clamped; /* u in 0..1: u times the clamped error plus 1 - u times the unclamped one */
+    double clamped;           /* u in 0..1: u times the clamped error plus 1 - u times the unclamped one */
 } ff_fape_inputs;
 
 /**
@@ -52,17 +52,15 @@ typedef struct {
  * @param grad_frames  [num_frames, 12] inout, or NULL
  * @param grad_points  [num_points, 3]  inout, or NULL
  */
-ff_status ff_loss_fape(ff_ctx *ctx, double *value, float *grad_frames, float *grad_points,
-                       double weight, const ff_fape_inputs *in);
+ff_status ff_loss_fape(ff_ctx *ctx, double *value, float *grad_frames, float *grad_points, double weight,
+                       const ff_fape_inputs *in);
 
 typedef struct {
     int64_t num_layer, num_res;
-    const float
-        *traj; /* [num_layer, num_res, 7] backbone frames of every layer of the structure module */
+    const float *const *traj; /* [num_layer] of [num_res, 7]: backbone frames of every layer */
     const float *true_affine; /* [num_res, 7] backbone_affine_tensor */
     const float *mask;        /* [num_res] backbone_affine_mask */
-    double
-        use_clamped_fape; /* u of ff_fape_inputs: training draws 1 for 90 % of the samples and 0 for the others */
+    double use_clamped_fape;  /* u of ff_fape_inputs: training draws 1 for 90 % of the samples and 0 for the others */
 } ff_backbone_fape_inputs;
 
 /**
@@ -70,9 +68,9 @@ typedef struct {
  * 20 line 17 and section 1.11.5 on clamping).
  *
  * @param last_layer  the FAPE of the last layer alone, or NULL
- * @param grad_traj   [num_layer, num_res, 7] inout, or NULL: of the quadratic form that makes a rotation of w, x, y, z
+ * @param grad_traj   [num_layer] of [num_res, 7] inout, or NULL: through the quadratic form of w, x, y, z
  */
-ff_status ff_loss_fape_backbone(ff_ctx *ctx, double *value, double *last_layer, float *grad_traj,
+ff_status ff_loss_fape_backbone(ff_ctx *ctx, double *value, double *last_layer, float *const *grad_traj,
                                 double weight, const ff_backbone_fape_inputs *in);
 
 typedef struct {
@@ -87,8 +85,8 @@ typedef struct {
 
 /** Side-chain FAPE: all rigid groups against all atoms of the last layer, clamped (Suppl. Alg. 20 line 28).
  * Truth comes from ff_loss_rename_truth. grad_frames [num_res, 8, 12], grad_pos [num_res, 14, 3], or NULL. */
-ff_status ff_loss_fape_sidechain(ff_ctx *ctx, double *value, float *grad_frames, float *grad_pos,
-                                 double weight, const ff_sidechain_fape_inputs *in);
+ff_status ff_loss_fape_sidechain(ff_ctx *ctx, double *value, float *grad_frames, float *grad_pos, double weight,
+                                 const ff_sidechain_fape_inputs *in);
 
 /* ---- renaming: loss_renaming.c ---- */
 
@@ -114,20 +112,19 @@ typedef struct {
  * @param exists         [num_res, 14]    out
  * @param frames         [num_res, 8, 12] out  may be NULL (then in->true_frames may be, too)
  */
-ff_status ff_loss_rename_truth(ff_ctx *ctx, float *alt_is_better, float *pos, float *exists,
-                               float *frames, const ff_renaming_inputs *in);
+ff_status ff_loss_rename_truth(ff_ctx *ctx, float *alt_is_better, float *pos, float *exists, float *frames,
+                               const ff_renaming_inputs *in);
 
 /* ---- torsion angles: loss_torsion.c ---- */
 
 typedef struct {
     int64_t num_layer, num_res;
-    const float
-        *angles; /* [num_layer, num_res, 7, 2] normalised (sin, cos) of omega, phi, psi, chi1..4 */
-    const float *unnormalized; /* [num_layer, num_res, 7, 2] before normalisation */
-    const int32_t *aatype;     /* [num_res] */
-    const float *chi_angles;   /* [num_res, 4] true, radian */
-    const float *chi_mask;     /* [num_res, 4] */
-    const float *seq_mask;     /* [num_res] */
+    const float *const *angles; /* [num_layer] of [num_res, 7, 2]: unit (sin, cos) of omega, phi, psi, chi1..4 */
+    const float *const *unnormalized; /* [num_layer] of [num_res, 7, 2]: before normalisation */
+    const int32_t *aatype;            /* [num_res] */
+    const float *chi_angles;          /* [num_res, 4] true, radian */
+    const float *chi_mask;            /* [num_res, 4] */
+    const float *seq_mask;            /* [num_res] */
 } ff_torsion_inputs;
 
 typedef struct {
@@ -143,16 +140,15 @@ typedef struct {
  * @param grad_angles        like in->angles, or NULL
  * @param grad_unnormalized  like in->unnormalized, or NULL
  */
-ff_status ff_loss_torsion(ff_ctx *ctx, ff_torsion_result *result, float *grad_angles,
-                          float *grad_unnormalized, double weight, const ff_torsion_inputs *in);
+ff_status ff_loss_torsion(ff_ctx *ctx, ff_torsion_result *result, float *const *grad_angles,
+                          float *const *grad_unnormalized, double weight, const ff_torsion_inputs *in);
 
 /* ---- violations: loss_violation.c ---- */
 
 typedef struct {
     int64_t num_res;
-    const float *atom14_pos; /* [num_res, 14, 3] predicted */
-    const float
-        *atom_exists; /* [num_res, 14] atom14_atom_exists: of the residue type, resolved or not */
+    const float *atom14_pos;      /* [num_res, 14, 3] predicted */
+    const float *atom_exists;     /* [num_res, 14] atom14_atom_exists: of the residue type, resolved or not */
     const int32_t *aatype;        /* [num_res] */
     const int32_t *residue_index; /* [num_res] neighbours differ by exactly 1 */
     const float *seq_mask;        /* [num_res] for the fractions; NULL = all 1 */
@@ -168,19 +164,18 @@ extern const ff_violation_weights ff_violation_all; /* 1 each, as in the loss */
 typedef struct {
     double loss;
     double bond_c_n, angle_ca_c_n, angle_c_n_ca; /* means over neighbours */
-    double clash_mean;    /* mean over pairs of atoms; not a part of the loss */
-    double clash, within; /* sums of the per-atom losses / (1e-6 + atoms that exist) */
+    double clash_mean;                           /* mean over pairs of atoms; not a part of the loss */
+    double clash, within;                        /* sums of the per-atom losses / (1e-6 + atoms that exist) */
     /* fractions of residues (of neighbours for ca_ca) that break a rule */
     double fraction_bond, fraction_clash, fraction_within, fraction_any, fraction_ca_ca;
 } ff_violation_result;
 
 /* Optional arrays; NULL = not wanted. Losses are sums, masks are 0 or 1. */
 typedef struct {
-    float *connection_loss,
-        *connection_mask; /* [num_res] bond and angles, half to each of the two residues */
-    float *clash_loss, *clash_mask;   /* [num_res, 14] */
-    float *within_loss, *within_mask; /* [num_res, 14] */
-    float *residue_mask;              /* [num_res] any of the three */
+    float *connection_loss, *connection_mask; /* [num_res] bond and angles, half to each of the two residues */
+    float *clash_loss, *clash_mask;           /* [num_res, 14] */
+    float *within_loss, *within_mask;         /* [num_res, 14] */
+    float *residue_mask;                      /* [num_res] any of the three */
 } ff_violation_details;
 
 /**
@@ -196,9 +191,9 @@ typedef struct {
  * @param grad_pos  [num_res, 14, 3] inout, or NULL
  * @param terms     NULL = ff_violation_all
  */
-ff_status ff_loss_violation(ff_ctx *ctx, ff_violation_result *result,
-                            const ff_violation_details *details, float *grad_pos, double weight,
-                            const ff_violation_weights *terms, const ff_violation_inputs *in);
+ff_status ff_loss_violation(ff_ctx *ctx, ff_violation_result *result, const ff_violation_details *details,
+                            float *grad_pos, double weight, const ff_violation_weights *terms,
+                            const ff_violation_inputs *in);
 
 /* ---- cross entropies ---- */
 
@@ -240,8 +235,8 @@ typedef struct {
 
 /** Cross entropy of the per-residue lDDT-CA of the prediction (Suppl. Alg. 29 and section 1.9.6).
  * @param lddt_ca  [num_res] out, the target in 0..1, or NULL */
-ff_status ff_loss_plddt(ff_ctx *ctx, double *value, double *lddt_ca, float *grad_logits,
-                        double weight, const ff_plddt_inputs *in);
+ff_status ff_loss_plddt(ff_ctx *ctx, double *value, double *lddt_ca, float *grad_logits, double weight,
+                        const ff_plddt_inputs *in);
 /** Class of an lDDT in 0..1: min(floor(lddt * num_bins), num_bins - 1). In double: lDDTs are fractions on the very
  * edges of bins. */
 int32_t ff_loss_plddt_bin(double lddt, int64_t num_bins);
@@ -269,8 +264,7 @@ typedef struct {
 } ff_pae_inputs;
 
 /** Cross entropy of aligned errors: distance of CA j from its true place, seen from frame i (Suppl. eq. 43). */
-ff_status ff_loss_pae(ff_ctx *ctx, double *value, float *grad_logits, double weight,
-                      const ff_pae_inputs *in);
+ff_status ff_loss_pae(ff_ctx *ctx, double *value, float *grad_logits, double weight, const ff_pae_inputs *in);
 /** Its targets: bins [num_res, num_res]. */
 void ff_loss_pae_targets(int32_t *bins, const ff_pae_inputs *in);
 
@@ -282,9 +276,8 @@ bool ff_loss_resolution_counts(double resolution);
 typedef enum { FF_STAGE_INITIAL = 0, FF_STAGE_FINETUNE, FF_STAGE_PTM } ff_training_stage;
 
 typedef struct {
-    double
-        structure_module; /* of 1/2 backbone FAPE + 1/2 side-chain FAPE + torsions + violation * violations */
-    double violation; /* structural_violation_loss_weight */
+    double structure_module; /* of 1/2 backbone FAPE + 1/2 side-chain FAPE + torsions + violation * violations */
+    double violation;        /* structural_violation_loss_weight */
     double masked_msa, distogram, plddt, resolved, pae;
 } ff_loss_weights;
 
@@ -313,7 +306,8 @@ typedef struct {
 
 /* Gradients, shaped as the predictions are; NULL = not wanted. */
 typedef struct {
-    float *traj, *frames, *atom14_pos, *angles, *unnormalized_angles;
+    float *const *traj, *const *angles, *const *unnormalized_angles; /* [num_layer] pointers */
+    float *frames, *atom14_pos;
     float *distogram_logits, *masked_msa_logits, *plddt_logits, *resolved_logits, *pae_logits;
 } ff_loss_grads;
 
@@ -335,9 +329,8 @@ typedef struct {
  * @param grads          NULL = values only (validation)
  * @param sample_weight  ff_loss_sample_weight, or 1
  */
-ff_status ff_loss_total(ff_ctx *ctx, ff_loss_parts *parts, const ff_loss_grads *grads,
-                        const ff_loss_inputs *in, const ff_loss_weights *weights,
-                        double sample_weight);
+ff_status ff_loss_total(ff_ctx *ctx, ff_loss_parts *parts, const ff_loss_grads *grads, const ff_loss_inputs *in,
+                        const ff_loss_weights *weights, double sample_weight);
 
 #ifdef __cplusplus
 }

@@ -18,8 +18,8 @@ typedef struct {
     bool finite;
 } resolved_points;
 
-static ff_status gather_resolved(ff_ctx *ctx, resolved_points *r, const float *predicted,
-                                 const float *truth, const float *mask, int64_t num_res)
+static ff_status gather_resolved(ff_ctx *ctx, resolved_points *r, const float *predicted, const float *truth,
+                                 const float *mask, int64_t num_res)
 {
     *r = (resolved_points){.num_res = num_res, .finite = true};
     if (num_res < 0)
@@ -43,10 +43,7 @@ static ff_status gather_resolved(ff_ctx *ctx, resolved_points *r, const float *p
     return FF_OK;
 }
 
-static void release_resolved(ff_ctx *ctx, resolved_points *r)
-{
-    FF_LOSS_SCRATCH_FREE(ctx, r->block, 6 * r->num_res);
-}
+static void release_resolved(ff_ctx *ctx, resolved_points *r) { FF_LOSS_SCRATCH_FREE(ctx, r->block, 6 * r->num_res); }
 
 static double distance(const float *p, int64_t i, int64_t j)
 {
@@ -61,8 +58,8 @@ static double distance(const float *p, int64_t i, int64_t j)
 /* ---- lDDT ---- */
 
 /* Partners of residue i, and the sum of their scores. */
-static double lddt_row(double *partners, const float *predicted, const float *truth,
-                       const float *mask, int64_t num_res, int64_t i, double cutoff)
+static double lddt_row(double *partners, const float *predicted, const float *truth, const float *mask,
+                       int64_t num_res, int64_t i, double cutoff)
 {
     double score = 0, count = 0;
     for (int64_t j = 0; j < num_res; j++) {
@@ -79,8 +76,8 @@ static double lddt_row(double *partners, const float *predicted, const float *tr
     return score;
 }
 
-void ff_lddt_per_residue(double *lddt, const float *predicted, const float *truth,
-                         const float *mask, int64_t num_res, double cutoff_ang)
+void ff_lddt_per_residue(double *lddt, const float *predicted, const float *truth, const float *mask, int64_t num_res,
+                         double cutoff_ang)
 {
     const double epsilon = 1e-10;
 #pragma omp parallel for schedule(static)
@@ -171,8 +168,7 @@ typedef struct {
 } moments;
 
 /* Relative to the origin o[0..2] of moving and o[3..5] of fixed, near the points: no cancellation. */
-static void add_point(moments *m, const double *moving, const double *fixed, const double *origin,
-                      double weight)
+static void add_point(moments *m, const double *moving, const double *fixed, const double *origin, double weight)
 {
     double a[3], b[3];
     for (int x = 0; x < 3; x++) {
@@ -204,11 +200,9 @@ static void superpose_moments(ff_superposition *s, const moments *m, const doubl
     };
     largest_eigenvector(q, n);
     const double w = q[0], i = q[1], j = q[2], k = q[3];
-    const double r[9] = {w * w + i * i - j * j - k * k, 2 * (i * j - w * k),
-                         2 * (i * k + w * j),           2 * (i * j + w * k),
-                         w * w - i * i + j * j - k * k, 2 * (j * k - w * i),
-                         2 * (i * k - w * j),           2 * (j * k + w * i),
-                         w * w - i * i - j * j + k * k};
+    const double r[9] = {w * w + i * i - j * j - k * k, 2 * (i * j - w * k),           2 * (i * k + w * j),
+                         2 * (i * j + w * k),           w * w - i * i + j * j - k * k, 2 * (j * k - w * i),
+                         2 * (i * k - w * j),           2 * (j * k + w * i),           w * w - i * i - j * j + k * k};
     memcpy(s->rotation, r, sizeof r);
     for (int x = 0; x < 3; x++) {
         s->translation[x] = origin[3 + x] + m->fixed[x] / m->weight;
@@ -222,8 +216,7 @@ static double moved_distance2(const ff_superposition *s, const double *moving, c
     double d2 = 0;
     for (int x = 0; x < 3; x++) {
         const double *r = s->rotation + 3 * x;
-        const double d =
-            r[0] * moving[0] + r[1] * moving[1] + r[2] * moving[2] + s->translation[x] - fixed[x];
+        const double d = r[0] * moving[0] + r[1] * moving[1] + r[2] * moving[2] + s->translation[x] - fixed[x];
         d2 += d * d;
     }
     return d2;
@@ -240,8 +233,7 @@ static void middles(double origin[6], const double *moving, const double *fixed,
         }
 }
 
-double ff_superpose(ff_superposition *s, const double *moving, const double *fixed,
-                    const double *weight, int64_t n)
+double ff_superpose(ff_superposition *s, const double *moving, const double *fixed, const double *weight, int64_t n)
 {
     double origin[6], sum = 0;
     moments m = {0};
@@ -260,8 +252,8 @@ static double rmsd_of(const resolved_points *r)
     return !r->finite ? INFINITY : ff_superpose(&s, r->predicted, r->truth, NULL, r->count);
 }
 
-ff_status ff_rmsd(ff_ctx *ctx, double *rmsd_ang, const float *predicted, const float *truth,
-                  const float *mask, int64_t num_res)
+ff_status ff_rmsd(ff_ctx *ctx, double *rmsd_ang, const float *predicted, const float *truth, const float *mask,
+                  int64_t num_res)
 {
     resolved_points r;
     FF_TRY(gather_resolved(ctx, &r, predicted, truth, mask, num_res));
@@ -304,22 +296,20 @@ static void prepare_search(score_search *t, const resolved_points *r)
     middles(t->origin, r->predicted, r->truth, r->count);
     const int64_t shortest = r->count < MIN_FRAGMENT ? r->count : MIN_FRAGMENT;
     t->num_levels = 0;
-    for (int64_t length = r->count; length > shortest && t->num_levels < MAX_LEVELS - 1;
-         length /= 2)
+    for (int64_t length = r->count; length > shortest && t->num_levels < MAX_LEVELS - 1; length /= 2)
         t->fragment[t->num_levels++] = length;
     t->fragment[t->num_levels++] = shortest;
 }
 
 /* Score a superposition; `chosen` gets the residues within the cutoff (widened until three are). Returns how many. */
-static int64_t score_superposition(const score_search *t, found_scores *found, double *distance2,
-                                   int64_t *chosen, const ff_superposition *s, double cutoff)
+static int64_t score_superposition(const score_search *t, found_scores *found, double *distance2, int64_t *chosen,
+                                   const ff_superposition *s, double cutoff)
 {
     const int64_t n = t->points->count;
     int64_t within[GDT_CUTOFFS] = {0}, num_chosen = 0;
     double tm = 0;
     for (int64_t i = 0; i < n; i++) {
-        const double d2 =
-            moved_distance2(s, t->points->predicted + 3 * i, t->points->truth + 3 * i);
+        const double d2 = moved_distance2(s, t->points->predicted + 3 * i, t->points->truth + 3 * i);
         distance2[i] = d2;
         tm += 1 / (1 + d2 / (t->d0 * t->d0));
         for (int k = 0; k < GDT_CUTOFFS; k++)
@@ -340,19 +330,17 @@ static int64_t score_superposition(const score_search *t, found_scores *found, d
     return num_chosen;
 }
 
-static void superpose_chosen(const score_search *t, ff_superposition *s, const int64_t *chosen,
-                             int64_t num_chosen)
+static void superpose_chosen(const score_search *t, ff_superposition *s, const int64_t *chosen, int64_t num_chosen)
 {
     moments m = {0};
     for (int64_t k = 0; k < num_chosen; k++)
-        add_point(&m, t->points->predicted + 3 * chosen[k], t->points->truth + 3 * chosen[k],
-                  t->origin, 1);
+        add_point(&m, t->points->predicted + 3 * chosen[k], t->points->truth + 3 * chosen[k], t->origin, 1);
     superpose_moments(s, &m, t->origin);
 }
 
 /* Superpose a fragment, then refine. chosen and before are [count] each. */
-static void search_from(const score_search *t, found_scores *found, double *distance2,
-                        int64_t *chosen, int64_t *before, int64_t start, int64_t length)
+static void search_from(const score_search *t, found_scores *found, double *distance2, int64_t *chosen,
+                        int64_t *before, int64_t start, int64_t length)
 {
     ff_superposition s;
     for (int64_t k = 0; k < length; k++)
@@ -370,8 +358,7 @@ static void search_from(const score_search *t, found_scores *found, double *dist
 }
 
 /* Every LANES-th fragment. */
-static found_scores search_lane(const score_search *t, int lane, double *distance2, int64_t *chosen,
-                                int64_t *before)
+static found_scores search_lane(const score_search *t, int lane, double *distance2, int64_t *chosen, int64_t *before)
 {
     found_scores found = {0};
     int64_t turn = 0;
@@ -398,14 +385,12 @@ static ff_status global_scores(ff_ctx *ctx, ff_global_scores *scores, const reso
     FF_LOSS_SCRATCH(ctx, lists, 2 * LANES * n);
 #pragma omp parallel for schedule(dynamic)
     for (int lane = 0; lane < LANES; lane++)
-        found[lane] = search_lane(&t, lane, distance2 + lane * n, lists + 2 * lane * n,
-                                  lists + (2 * lane + 1) * n);
+        found[lane] = search_lane(&t, lane, distance2 + lane * n, lists + 2 * lane * n, lists + (2 * lane + 1) * n);
     found_scores best = found[0];
     for (int lane = 1; lane < LANES; lane++) {
         best.tm = fmax(best.tm, found[lane].tm);
         for (int k = 0; k < GDT_CUTOFFS; k++)
-            best.within[k] =
-                found[lane].within[k] > best.within[k] ? found[lane].within[k] : best.within[k];
+            best.within[k] = found[lane].within[k] > best.within[k] ? found[lane].within[k] : best.within[k];
     }
     scores->tm_score = best.tm;
     for (int k = 0; k < 4; k++) {
@@ -418,8 +403,8 @@ done:
     return status;
 }
 
-ff_status ff_global_scores_compute(ff_ctx *ctx, ff_global_scores *scores, const float *predicted,
-                                   const float *truth, const float *mask, int64_t num_res)
+ff_status ff_global_scores_compute(ff_ctx *ctx, ff_global_scores *scores, const float *predicted, const float *truth,
+                                   const float *mask, int64_t num_res)
 {
     resolved_points r;
     FF_TRY(gather_resolved(ctx, &r, predicted, truth, mask, num_res));
@@ -430,9 +415,8 @@ ff_status ff_global_scores_compute(ff_ctx *ctx, ff_global_scores *scores, const 
 
 /* ---- all metrics ---- */
 
-ff_status ff_structure_metrics_compute(ff_ctx *ctx, ff_structure_metrics *metrics,
-                                       const float *predicted, const float *truth,
-                                       const float *mask, int64_t num_res)
+ff_status ff_structure_metrics_compute(ff_ctx *ctx, ff_structure_metrics *metrics, const float *predicted,
+                                       const float *truth, const float *mask, int64_t num_res)
 {
     resolved_points r;
     ff_global_scores scores;

@@ -29,23 +29,22 @@ extern "C" {
  *
  * @param lddt  [num_res] out, 0..1
  */
-void ff_lddt_per_residue(double *lddt, const float *predicted, const float *truth,
-                         const float *mask, int64_t num_res, double cutoff_ang);
+void ff_lddt_per_residue(double *lddt, const float *predicted, const float *truth, const float *mask, int64_t num_res,
+                         double cutoff_ang);
 
 typedef struct {
     int64_t num_resolved;
-    double lddt_ca; /* 0..1: over all pairs within 15 Å; residues without partners do not count */
+    double lddt_ca;   /* 0..1: over all pairs within 15 Å; residues without partners do not count */
     double drmsd_ang; /* root mean square difference of the distances of all pairs */
     double rmsd_ang;  /* after the best superposition of all residues */
-    double gdt_ts; /* 0..1: mean over 1, 2, 4, 8 Å of the largest fraction of residues within it */
-    double gdt_ha; /* the same of 0.5, 1, 2, 4 Å */
-    double tm_score; /* 0..1: normalised by the number of resolved residues */
+    double gdt_ts;    /* 0..1: mean over 1, 2, 4, 8 Å of the largest fraction of residues within it */
+    double gdt_ha;    /* the same of 0.5, 1, 2, 4 Å */
+    double tm_score;  /* 0..1: normalised by the number of resolved residues */
 } ff_structure_metrics;
 
 /** All of them. Scratch comes from ctx->pool (FF_ERR_MEM). */
-ff_status ff_structure_metrics_compute(ff_ctx *ctx, ff_structure_metrics *metrics,
-                                       const float *predicted, const float *truth,
-                                       const float *mask, int64_t num_res);
+ff_status ff_structure_metrics_compute(ff_ctx *ctx, ff_structure_metrics *metrics, const float *predicted,
+                                       const float *truth, const float *mask, int64_t num_res);
 
 /** lDDT over all pairs of resolved residues with a true distance below 15 Å; 0..1, and 0 without such a pair. */
 double ff_lddt_ca(const float *predicted, const float *truth, const float *mask, int64_t num_res);
@@ -67,12 +66,11 @@ typedef struct {
  * @param weight         [n], or NULL = all 1; all zero gives the identity
  * @return root mean square distance afterwards
  */
-double ff_superpose(ff_superposition *s, const double *moving, const double *fixed,
-                    const double *weight, int64_t n);
+double ff_superpose(ff_superposition *s, const double *moving, const double *fixed, const double *weight, int64_t n);
 
 /** RMSD of the resolved residues after superposition. */
-ff_status ff_rmsd(ff_ctx *ctx, double *rmsd_ang, const float *predicted, const float *truth,
-                  const float *mask, int64_t num_res);
+ff_status ff_rmsd(ff_ctx *ctx, double *rmsd_ang, const float *predicted, const float *truth, const float *mask,
+                  int64_t num_res);
 
 typedef struct {
     double tm_score, gdt_ts, gdt_ha; /* 0..1 */
@@ -90,8 +88,8 @@ typedef struct {
  * brought within it. L is the number of resolved residues. Time about O(L^2) with a few thousand
  * superpositions.
  */
-ff_status ff_global_scores_compute(ff_ctx *ctx, ff_global_scores *scores, const float *predicted,
-                                   const float *truth, const float *mask, int64_t num_res);
+ff_status ff_global_scores_compute(ff_ctx *ctx, ff_global_scores *scores, const float *predicted, const float *truth,
+                                   const float *mask, int64_t num_res);
 
 /** d0 of TM-score for a length, Å: at least 0.5; lengths of 21 and less give 0.5. */
 double ff_tm_d0(int64_t length);

@@ -10,8 +10,7 @@
 enum {
     PARTS = 256,          /* of a norm: added up in order, whatever the number of threads */
     FLOATS_PER_LINE = 16, /* alignment of blocks */
-    GRAIN =
-        4096 /* floats a thread takes at a time: four or five such pieces stay in its first-level cache */
+    GRAIN = 4096 /* floats a thread takes at a time: four or five such pieces stay in its first-level cache */
 };
 
 /* ---- configuration ---- */
@@ -56,8 +55,8 @@ ff_status ff_optimizer_check_config(ff_ctx *ctx, const ff_optimizer_config *c)
     };
     for (size_t k = 0; k < sizeof checks / sizeof *checks; k++)
         if (!checks[k].right)
-            return FF_FAIL(ctx, FF_ERR_ARG, "optimiser: %s is %g, wanted %s", checks[k].name,
-                           checks[k].value, checks[k].wanted);
+            return FF_FAIL(ctx, FF_ERR_ARG, "optimiser: %s is %g, wanted %s", checks[k].name, checks[k].value,
+                           checks[k].wanted);
     return FF_OK;
 }
 
@@ -69,8 +68,7 @@ double ff_learning_rate(const ff_optimizer_config *c, int64_t step)
     if (step < c->warmup_steps)
         rate *= (double)step / (double)c->warmup_steps;
     if (c->decay_start > 0 && step > c->decay_start) {
-        const int64_t further =
-            c->decay_every > 0 ? (step - c->decay_start - 1) / c->decay_every : 0;
+        const int64_t further = c->decay_every > 0 ? (step - c->decay_start - 1) / c->decay_every : 0;
         rate *= pow(c->decay_factor, (double)(1 + further));
     }
     return rate;
@@ -100,8 +98,7 @@ double ff_clip_factor(double norm, double clip_norm)
     return clip_norm > 0 && norm > clip_norm ? clip_norm / norm : 1;
 }
 
-bool ff_gradient_accumulate(float *sum, float *sample, int64_t total, double clip_norm,
-                            double *norm)
+bool ff_gradient_accumulate(float *sum, float *sample, int64_t total, double clip_norm, double *norm)
 {
     const double length = ff_gradient_norm(sample, total);
     if (norm != NULL)
@@ -121,8 +118,8 @@ bool ff_gradient_accumulate(float *sum, float *sample, int64_t total, double cli
 
 /* ---- the blocks ---- */
 
-ff_status ff_optimizer_create(ff_ctx *ctx, ff_optimizer *o, const ff_optimizer_config *config,
-                              const float *values, int64_t total)
+ff_status ff_optimizer_create(ff_ctx *ctx, ff_optimizer *o, const ff_optimizer_config *config, const float *values,
+                              int64_t total)
 {
     memset(o, 0, sizeof *o);
     FF_TRY(ff_optimizer_check_config(ctx, config));
@@ -133,8 +130,7 @@ ff_status ff_optimizer_create(ff_ctx *ctx, ff_optimizer *o, const ff_optimizer_c
     const size_t bytes = (size_t)(3 * stride) * sizeof(float);
     float *block = aligned_alloc(FLOATS_PER_LINE * sizeof(float), bytes);
     if (block == NULL)
-        return FF_FAIL(ctx, FF_ERR_MEM, "out of memory for the moments of %lld parameters",
-                       (long long)total);
+        return FF_FAIL(ctx, FF_ERR_MEM, "out of memory for the moments of %lld parameters", (long long)total);
     o->config = *config;
     o->total = total;
     o->first = block;
@@ -164,8 +160,8 @@ typedef struct {
     float grad_factor, beta1, beta2, new1, new2, rate, correction2, epsilon, ema_new;
 } step_numbers;
 
-static void update(const ff_optimizer *o, float *restrict values, float *restrict grads,
-                   const step_numbers *k, int64_t begin, int64_t end)
+static void update(const ff_optimizer *o, float *restrict values, float *restrict grads, const step_numbers *k,
+                   int64_t begin, int64_t end)
 {
     float *restrict first = o->first, *restrict second = o->second, *restrict ema = o->ema;
     const step_numbers c = *k;
@@ -183,8 +179,7 @@ static void update(const ff_optimizer *o, float *restrict values, float *restric
     }
 }
 
-ff_step_report ff_optimizer_step(ff_optimizer *o, float *values, float *grads, double factor,
-                                 bool clip)
+ff_step_report ff_optimizer_step(ff_optimizer *o, float *values, float *grads, double factor, bool clip)
 {
     const ff_optimizer_config *c = &o->config;
     const double t = (double)(o->step + 1);
@@ -207,8 +202,7 @@ ff_step_report ff_optimizer_step(ff_optimizer *o, float *values, float *grads, d
                                   .ema_new = (float)(1 - c->ema_decay)};
 #pragma omp parallel for schedule(static)
     for (int64_t begin = 0; begin < o->total; begin += GRAIN)
-        update(o, values, grads, &numbers, begin,
-               begin + GRAIN < o->total ? begin + GRAIN : o->total);
+        update(o, values, grads, &numbers, begin, begin + GRAIN < o->total ? begin + GRAIN : o->total);
     o->step++;
     report.applied = true;
     return report;

@@ -63,8 +63,7 @@ double ff_clip_factor(double norm, double clip_norm);
  * @param norm  out, before clipping; may be NULL
  * @return whether it was added
  */
-bool ff_gradient_accumulate(float *sum, float *sample, int64_t total, double clip_norm,
-                            double *norm);
+bool ff_gradient_accumulate(float *sum, float *sample, int64_t total, double clip_norm, double *norm);
 
 /* ---- the optimiser ---- */
 
@@ -78,13 +77,12 @@ typedef struct {
 } ff_optimizer;
 
 /** Moments are zero, the average starts at `values` [total]. FF_ERR_ARG, FF_ERR_MEM: nothing is held then. */
-ff_status ff_optimizer_create(ff_ctx *ctx, ff_optimizer *o, const ff_optimizer_config *config,
-                              const float *values, int64_t total);
+ff_status ff_optimizer_create(ff_ctx *ctx, ff_optimizer *o, const ff_optimizer_config *config, const float *values,
+                              int64_t total);
 void ff_optimizer_destroy(ff_optimizer *o); /* a zeroed one is fine */
 
 typedef struct {
-    bool
-        applied; /* false: the gradient had NaN or Inf, and nothing changed but `grads`, which is 0 */
+    bool applied;         /* false: the gradient had NaN or Inf, and nothing changed but `grads`, which is 0 */
     double gradient_norm; /* of factor * grads, before clipping */
     double learning_rate; /* of this step */
 } ff_step_report;
@@ -102,8 +100,7 @@ typedef struct {
  * @param grads   [total] inout; 0 afterwards
  * @param factor  1 / batch size, or 1
  */
-ff_step_report ff_optimizer_step(ff_optimizer *o, float *values, float *grads, double factor,
-                                 bool clip);
+ff_step_report ff_optimizer_step(ff_optimizer *o, float *values, float *grads, double factor, bool clip);
 
 #ifdef __cplusplus
 }
