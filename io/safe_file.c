@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -114,3 +115,29 @@ ff_status ff_make_folders(ff_ctx *ctx, const char *path)
     free(copy);
     return status;
 }
+
+ff_status ff_make_temporary_folder(ff_ctx *ctx, char **path)
+{
+    const char *parent = getenv("TMPDIR");
+    if (parent == NULL || *parent == '\0')
+        parent = "/tmp";
+    if (asprintf(path, "%s/fastfold-XXXXXX", parent) < 0) {
+        *path = NULL;
+        return FF_FAIL(ctx, FF_ERR_MEM, "out of memory making a temporary folder");
+    }
+    if (mkdtemp(*path) != NULL)
+        return FF_OK;
+    const int error = errno;
+    free(*path);
+    *path = NULL;
+    return FF_FAIL(ctx, FF_ERR_IO, "cannot make a temporary folder in %s: %s", parent, strerror(error));
+}
+
+static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+    (void)st, (void)type, (void)at;
+    remove(path);
+    return 0;
+}
+
+void ff_remove_folder(const char *path) { nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS); }

@@ -33,6 +33,13 @@ ff_status ff_safe_file_write(ff_ctx *ctx, const char *path, ff_write_fn write, c
 
 /** mkdir -p. FF_ERR_IO names the part that failed. */
 ff_status ff_make_folders(ff_ctx *ctx, const char *path);
+/**
+ * Make a folder of our own for temporary files, below TMPDIR or /tmp.
+ * @param path  out  the caller frees it, after ff_remove_folder; NULL after a failure
+ */
+ff_status ff_make_temporary_folder(ff_ctx *ctx, char **path);
+/** Remove a folder of ours with all that is in it; links are removed, not followed. What cannot be removed stays. */
+void ff_remove_folder(const char *path);
 
 #ifdef __cplusplus
 }

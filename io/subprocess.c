@@ -398,21 +398,35 @@ static char *find_in_path(const char *name)
     return NULL;
 }
 
-ff_status ff_find_program(ff_ctx *ctx, char **path, const char *given, const char *variable, const char *name)
+/* A command may run in another folder than ours. Links are kept: some programs look at their own name. */
+static char *absolute_path(const char *path)
 {
-    const char *from_environment = given == NULL && variable != NULL ? getenv(variable) : NULL;
-    const char *wanted = given != NULL                                           ? given
-                         : from_environment != NULL && *from_environment != '\0' ? from_environment
-                                                                                 : name;
-    *path = strchr(wanted, '/') == NULL ? find_in_path(wanted) : is_program(wanted) ? strdup(wanted) : NULL;
+    if (path[0] == '/')
+        return strdup(path);
+    char *folder = getcwd(NULL, 0), *result = NULL;
+    if (folder == NULL || asprintf(&result, "%s/%s", folder, path) < 0)
+        result = NULL;
+    free(folder);
+    return result;
+}
+
+ff_status ff_find_program(ff_ctx *ctx, char **path, const char *option, const char *given, const char *variable,
+                          const char *name)
+{
+    const char *wanted = given;
+    if (wanted == NULL)
+        wanted = getenv(variable);
+    if (wanted == NULL || *wanted == '\0')
+        wanted = name;
+    const bool is_path = strchr(wanted, '/') != NULL;
+    *path = !is_path ? find_in_path(wanted) : is_program(wanted) ? absolute_path(wanted) : NULL;
     if (*path != NULL)
         return FF_OK;
-    if (strchr(wanted, '/') != NULL)
-        return FF_FAIL(ctx, FF_ERR_IO, "%s: no program at %s (%s %s)", name, wanted,
-                       given != NULL ? "given by --" : "given by the environment variable",
-                       given != NULL ? name : variable);
-    return FF_FAIL(ctx, FF_ERR_IO,
-                   "%s: no program \"%s\" in the folders of PATH; install it, or say where it is with --%s PATH "
-                   "or %s",
-                   name, wanted, name, variable != NULL ? variable : "PATH");
+    if (is_path)
+        return FF_FAIL(ctx, FF_ERR_IO, "%s: no program at %s, where %s%s says it is", name, wanted,
+                       given != NULL ? "--" : "", given != NULL ? option : variable);
+    return FF_FAIL(
+        ctx, FF_ERR_IO,
+        "%s: no program \"%s\" in the folders of PATH; install it, or say where it is with --%s PATH or %s", name,
+        wanted, option, variable);
 }

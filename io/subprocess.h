@@ -91,12 +91,14 @@ ff_status ff_subprocess_run(ff_ctx *ctx, const ff_subprocess *command, const vol
                             ff_subprocess_end *end);
 
 /**
- * Find a program: `given` (an option's value: a path, or a name for PATH), else the value of environment variable
+ * Find a program: `given` (the value of `option`: a path, or a name for PATH), else the value of environment variable
  * `variable`, else `name` along PATH.
- * @param path  out; the caller frees it
+ * @param path    out  the caller frees it
+ * @param option  without dashes, for messages
  * @return FF_ERR_IO naming the program, where it was looked for, and the option and variable that set it.
  */
-ff_status ff_find_program(ff_ctx *ctx, char **path, const char *given, const char *variable, const char *name);
+ff_status ff_find_program(ff_ctx *ctx, char **path, const char *option, const char *given, const char *variable,
+                          const char *name);
 
 #ifdef __cplusplus
 }

@@ -221,25 +221,26 @@ static void test_programs_are_found_by_option_environment_and_path(void)
     CU_ASSERT_PTR_NOT_NULL_FATAL(file);
     fputs("#!/bin/sh\n", file);
     fclose(file);
-    CU_ASSERT_EQUAL(ff_find_program(&ctx, &found, path, NULL, "jackhmmer"), FF_ERR_IO); /* not executable */
+    CU_ASSERT_EQUAL(ff_find_program(&ctx, &found, "jackhmmer", path, "FF_TEST_TOOL", "jackhmmer"),
+                    FF_ERR_IO); /* not executable */
     CU_ASSERT(has(ctx.message, "jackhmmer: no program at /tmp/ff_sub_"));
     ff_context_clear(&ctx);
     CU_ASSERT_EQUAL(chmod(path, 0755), 0);
-    CU_ASSERT_EQUAL(ff_find_program(&ctx, &found, path, NULL, "jackhmmer"), FF_OK);
+    CU_ASSERT_EQUAL(ff_find_program(&ctx, &found, "jackhmmer", path, "FF_TEST_TOOL", "jackhmmer"), FF_OK);
     CU_ASSERT_STRING_EQUAL(found, path);
     free(found);
     setenv("FF_TEST_TOOL", path, 1);
-    CU_ASSERT_EQUAL(ff_find_program(&ctx, &found, NULL, "FF_TEST_TOOL", "jackhmmer"), FF_OK);
+    CU_ASSERT_EQUAL(ff_find_program(&ctx, &found, "jackhmmer", NULL, "FF_TEST_TOOL", "jackhmmer"), FF_OK);
     CU_ASSERT_STRING_EQUAL(found, path);
     free(found);
     unsetenv("FF_TEST_TOOL");
-    CU_ASSERT_EQUAL(ff_find_program(&ctx, &found, NULL, "FF_TEST_TOOL", "sh"), FF_OK);
+    CU_ASSERT_EQUAL(ff_find_program(&ctx, &found, "sh", NULL, "FF_TEST_TOOL", "sh"), FF_OK);
     CU_ASSERT(has(found, "/bin/sh"));
     free(found);
-    CU_ASSERT_EQUAL(ff_find_program(&ctx, &found, NULL, "FF_TEST_TOOL", "no-such-tool"), FF_ERR_IO);
+    CU_ASSERT_EQUAL(ff_find_program(&ctx, &found, "tool-option", NULL, "FF_TEST_TOOL", "no-such-tool"), FF_ERR_IO);
     CU_ASSERT_STRING_EQUAL(ctx.message,
                            "no-such-tool: no program \"no-such-tool\" in the folders of PATH; install it, or say "
-                           "where it is with --no-such-tool PATH or FF_TEST_TOOL");
+                           "where it is with --tool-option PATH or FF_TEST_TOOL");
 }
 
 /* ---- tasks ---- */
