@@ -247,12 +247,13 @@ static void scale(ff_ctx *ctx, ff_tensor *x, float factor)
 /* The trunk on num_ensemble slices, its results averaged but for the MSA, which is the first slice's. Only one slice can be
  * differentiated: training uses one. */
 static ff_status run_trunk(ff_ctx *ctx, const ff_model *m, const ff_array_set *batch, const batch_sizes *n, int64_t first,
-                           int64_t num_ensemble, bool placeholder, slice *slices, const ff_evoformer_features *previous,
+                           int64_t num_ensemble, bool placeholder, bool input_gradients, slice *slices, const ff_evoformer_features *previous,
                            ff_evoformer_output *out)
 {
     for (int64_t e = 0; e < num_ensemble; e++) {
         slice *s = &slices[e];
         FF_TRY(slice_open(ctx, s, batch, n, first + e, placeholder));
+        s->features.target_feat->requires_grad = s->features.msa_feat->requires_grad = input_gradients && ctx->tape != NULL;
         s->features.prev_pos = previous->prev_pos;
         s->features.prev_msa_first_row = previous->prev_msa_first_row;
         s->features.prev_pair = previous->prev_pair;
@@ -342,7 +343,7 @@ static ff_status run_pass(ff_ctx *ctx, const ff_model *m, const ff_array_set *ba
                                         .prev_msa_first_row = in->previous.msa_first_row,
                                         .prev_pair = in->previous.pair};
     FF_TRY(run_trunk(ctx, m, batch, n, pass * o->num_ensemble, o->num_ensemble, o->template_torsion_placeholder,
-                     in->slices, &prev, &out->representations));
+                     o->input_gradients, in->slices, &prev, &out->representations));
     FF_TRY(ff_context_step(ctx, "structure_module", 0, 1));
     const ff_evoformer_features *f = &in->slices[0].features;
     return ff_structure_module_forward(ctx, &m->structure_module, out->representations.single, out->representations.pair,
@@ -436,6 +437,8 @@ done:
         ff_model_output_release(out);
     return status;
 }
+
+const ff_evoformer_features *ff_model_output_features(const ff_model_output *out) { return &out->inputs->slices[0].features; }
 
 void ff_model_output_release(ff_model_output *out)
 {

@@ -41,6 +41,7 @@ typedef struct {
     int64_t num_ensemble;     /* slices averaged in each pass; the batch has num_ensemble (num_recycle + 1) */
     double recycle_tolerance; /* Å: stop when the change falls below it; <= 0 = never */
     bool template_torsion_placeholder; /* ff_template: undefined template torsions */
+    bool input_gradients;     /* with a tape: target_feat and msa_feat of the last pass get gradients */
     bool heads;               /* compute the heads after the last pass */
     ff_pass_fn on_pass;       /* NULL = nobody */
     void *on_pass_arg;
@@ -68,6 +69,8 @@ typedef struct {
  */
 ff_status ff_model_forward(ff_ctx *ctx, const ff_model *model, const ff_array_set *batch, const ff_model_options *options,
                            ff_model_output *out);
+/** The features of the last pass (of the first slice of its ensemble). */
+const ff_evoformer_features *ff_model_output_features(const ff_model_output *out);
 void ff_model_output_release(ff_model_output *out);
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
 /* golden_ops_model.c - the whole model, from a case's own parameters (tiny sizes) or from a weight file (published size).
  *
- * Contents: sizes; the batch; results; the table. */
+ * Contents: sizes; the batch; results; the loss; the table. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +8,7 @@
 #include "model/model.h"
 #include "model/weights.h"
 #include "tests/golden_ops.h"
+#include "train/model_loss.h"
 
 static int64_t number(const golden_run_state *s, const char *name) { return golden_int(s->c, name, 0); }
 
@@ -16,6 +17,7 @@ typedef struct {
     ff_model model;
     ff_array_set batch;
     ff_model_output out;
+    golden_run_state *state; /* NULL without gradients */
 } model_run;
 
 static void destroy_run(void *p)
@@ -190,10 +192,83 @@ static void run_whole_model(golden_run_state *s)
         results(s, &r->model.config, &r->out);
 }
 
+/* ---- the loss ---- */
+
+/* Values that are no tensors, and the parts of the loss. */
+static void loss_results(golden_run_state *s, const ff_loss_parts *p, const ff_model_output *out)
+{
+    const struct {
+        const char *name;
+        double value;
+    } all[] = {{"loss/distogram", p->distogram},
+               {"loss/experimentally_resolved", p->resolved},
+               {"loss/masked_msa", p->masked_msa},
+               {"loss/predicted_aligned_error", p->pae},
+               {"loss/predicted_lddt", p->plddt},
+               {"loss/structure_module", p->structure_module},
+               {"structure_module/angle_norm_loss", p->torsion.angle_norm},
+               {"structure_module/chi_loss", p->torsion.chi},
+               {"structure_module/fape", p->backbone_fape_last},
+               {"structure_module/sidechain_fape", p->sidechain_fape},
+               {"total_loss", p->total}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const float value = (float)all[i].value;
+        golden_array_result(s, all[i].name, &value, 0, NULL);
+    }
+    keep(s, "structure_module/final_atom_positions", out->structure.atom37);
+    float *traj = floats(s, out->structure.num_layer * out->num_res * 7);
+    for (int64_t l = 0; traj != NULL && l < out->structure.num_layer; l++)
+        memcpy(traj + l * out->num_res * 7, ff_data(out->structure.layers[l].traj), (size_t)out->num_res * 7 * sizeof *traj);
+    if (traj != NULL)
+        golden_array_result(s, "structure_module/traj", traj, FF_SHAPE(out->structure.num_layer, out->num_res, 7));
+    free(traj);
+}
+
+/* Gradients of the inputs: of the last slice; the others get none. Called after the backward pass, when the layer goes. */
+static void store_input_grad(golden_run_state *s, const char *name, ff_tensor *x)
+{
+    const golden_array *a = golden_find_input(s->c, name);
+    float *whole = a == NULL ? NULL : floats(s, a->size);
+    if (whole != NULL && x->grad != NULL)
+        memcpy(whole + a->size - x->size, ff_data(x->grad), x->grad->bytes);
+    if (whole != NULL)
+        golden_store_grad_input(s->c, name, whole, a->ndim, a->shape);
+    free(whole);
+}
+
+static void destroy_loss_run(void *p)
+{
+    model_run *r = p;
+    if (r->state != NULL && r->state->ctx->status == FF_OK && r->out.inputs != NULL) {
+        store_input_grad(r->state, "target_feat", ff_model_output_features(&r->out)->target_feat);
+        store_input_grad(r->state, "msa_feat", ff_model_output_features(&r->out)->msa_feat);
+    }
+    destroy_run(p);
+}
+
+static void run_whole_model_loss(golden_run_state *s)
+{
+    model_run *r = golden_layer(s, sizeof *r);
+    if (r == NULL)
+        return;
+    s->destroy = destroy_loss_run;
+    r->state = s->ctx->tape == NULL ? NULL : s;
+    ff_model_options options = ff_model_options_default();
+    options.input_gradients = true;
+    const ff_loss_weights weights = ff_loss_stage_weights(FF_STAGE_PTM);
+    ff_loss_parts parts;
+    if (make_model(s, &r->model) == FF_OK && make_batch(s, &r->batch) == FF_OK &&
+        ff_model_forward(s->ctx, &r->model, &r->batch, &options, &r->out) == FF_OK &&
+        ff_model_loss(s->ctx, &parts, &r->model, &r->batch, r->out.num_passes - 1, &r->out, &weights, 1,
+                      s->ctx->tape != NULL) == FF_OK)
+        loss_results(s, &parts, &r->out);
+}
+
 /* ---- the table ---- */
 
 const golden_op golden_model_ops[] = {
     {"whole_model_tiny", "whole_model", run_whole_model, true},
+    {"whole_model_tiny", "whole_model_loss", run_whole_model_loss, true},
     {"fullsize_model_1_ptm", "whole_model", run_whole_model, false},
     {NULL, NULL, NULL, false},
 };
