@@ -41,6 +41,10 @@ ff_status ff_hdf5_write_number_attribute(ff_ctx *ctx, ff_hdf5_writer *writer, co
 void ff_hdf5_close(ff_hdf5_file *file) { }
 ff_status ff_hdf5_commit_sealed(ff_ctx *ctx, ff_hdf5_writer *writer) { return not_built(ctx); }
 void ff_hdf5_abandon(ff_hdf5_writer *writer) { }
+int64_t ff_hdf5_read_attribute(ff_hdf5_file *file, const char *group, const char *name, double *values, int64_t capacity)
+{
+    return 0;
+}
 bool ff_hdf5_exists(ff_hdf5_file *file, const char *path) { return false; }
 
 #endif

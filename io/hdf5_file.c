@@ -342,4 +342,22 @@ ff_status ff_hdf5_each_attribute(ff_ctx *ctx, ff_hdf5_file *file, const char *gr
     return result < 0 ? FF_FAIL(ctx, FF_ERR_FORMAT, "%s: the attributes of %s are damaged", file->path, group) : FF_OK;
 }
 
+int64_t ff_hdf5_read_attribute(ff_hdf5_file *file, const char *group, const char *name, double *values, int64_t capacity)
+{
+    const hid_t id = exists(file, group) ? H5Aopen_by_name(file->id, group, name, H5P_DEFAULT, H5P_DEFAULT) : -1;
+    if (id < 0)
+        return 0;
+    const hid_t type = H5Aget_type(id), space = H5Aget_space(id);
+    const int64_t count = H5Sget_simple_extent_npoints(space);
+    double *all = is_number(kind_of(type)) && count > 0 ? calloc((size_t)count, sizeof *all) : NULL;
+    const bool good = all != NULL && H5Aread(id, H5T_NATIVE_DOUBLE, all) >= 0;
+    for (int64_t i = 0; good && i < count && i < capacity; i++)
+        values[i] = all[i];
+    free(all);
+    H5Sclose(space);
+    H5Tclose(type);
+    H5Aclose(id);
+    return good ? count : 0;
+}
+
 #endif

