@@ -69,8 +69,9 @@ gemmi::cif::Document read_cif(const char *data, std::size_t size);
 // structure_mmcif.cpp
 Entry read_mmcif(const char *data, std::size_t size, bool alphafold_compatible);
 // structure_pdb.cpp: the first model's protein chains
-Entry read_pdb(const char *data, std::size_t size, const char *name);
-gemmi::Structure read_pdb_structure(const char *data, std::size_t size, const char *name, std::string *first_date);
+Entry read_pdb(const char *data, std::size_t size);
+// The atoms of the first model (later ones stand empty), sequences, header. first_date may be NULL.
+gemmi::Structure read_pdb_structure(const char *data, std::size_t size, std::string *first_date);
 // Chains of the first model from what is observed, aligned to the sequence where one was declared.
 void add_observed_chains(Entry &entry, gemmi::Structure &structure);
 

@@ -1,6 +1,8 @@
 // structure_gemmi.cpp - the C interface of structure_file.h over the readers: no exception leaves this file.
 #include "data/structure_build.hpp"
 
+#include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdarg>
 #include <cstdio>
@@ -122,8 +124,8 @@ void fix_arginine(float *positions, float *mask)
 
 int aatype_of(char letter)
 {
-    const char *found = std::strchr(ff_restypes, letter);
-    return letter == '\0' || found == nullptr || found - ff_restypes > FF_AATYPE_X ? FF_AATYPE_X : (int)(found - ff_restypes);
+    const char *found = (const char *)std::memchr(ff_restypes, letter, FF_AATYPE_X);
+    return found == nullptr ? FF_AATYPE_X : (int)(found - ff_restypes);
 }
 
 void fill_place(ff_structure_chain *c, std::size_t i, const Place &place)
@@ -264,9 +266,9 @@ int standard_aatype(const std::string &name)
     return FF_AATYPE_X;
 }
 
-std::vector<Identified> read_identified(const char *data, std::size_t size, const char *name, bool alphafold_compatible)
+std::vector<Identified> read_identified(const char *data, std::size_t size, bool alphafold_compatible)
 {
-    gemmi::Structure structure = read_pdb_structure(data, size, name, nullptr);
+    gemmi::Structure structure = read_pdb_structure(data, size, nullptr);
     if (alphafold_compatible && structure.models.size() != 1)
         fail("%zu models; AlphaFold takes PDB files of one model only", structure.models.size());
     structure.models.resize(1, gemmi::Model("1"));
@@ -345,6 +347,22 @@ bool looks_like_mmcif(const char *data, std::size_t size)
     return size - i >= 5 && strncasecmp(data + i, "data_", 5) == 0;
 }
 
+// gemmi's residue table is for ASCII names: other bytes (of authors' names, mostly) become '?', in a copy.
+struct Ascii {
+    std::string copy;
+    const char *data;
+
+    Ascii(const char *bytes, std::size_t size) : data(bytes)
+    {
+        const auto high = [](char c) { return (unsigned char)c >= 0x80; };
+        if (std::any_of(bytes, bytes + size, high)) {
+            copy.assign(bytes, size);
+            std::replace_if(copy.begin(), copy.end(), high, '?');
+            data = copy.data();
+        }
+    }
+};
+
 bool is_blank(const char *data, std::size_t size)
 {
     for (std::size_t i = 0; i < size; i++)
@@ -365,8 +383,10 @@ extern "C" ff_status ff_structure_read_bytes(ff_ctx *ctx, ff_structure *structur
     const ff_status status = ff::guarded(ctx, name, [&]() {
         if (ff::is_blank(data, size))
             ff::fail("the file is empty");
+        const ff::Ascii text(data, size);
         const bool mmcif = o->format == FF_STRUCTURE_MMCIF || (o->format == FF_STRUCTURE_AUTO && ff::looks_like_mmcif(data, size));
-        const ff::Entry entry = mmcif ? ff::read_mmcif(data, size, o->alphafold_compatible) : ff::read_pdb(data, size, name);
+        const ff::Entry entry =
+            mmcif ? ff::read_mmcif(text.data, size, o->alphafold_compatible) : ff::read_pdb(text.data, size);
         if (entry.chains.empty())
             ff::fail("no protein chain in it");
         ff::fill_structure(structure, entry);
@@ -384,7 +404,8 @@ extern "C" ff_status ff_structure_read_protein_bytes(ff_ctx *ctx, ff_protein *pr
     return ff::guarded(ctx, name, [&]() {
         if (ff::is_blank(data, size))
             ff::fail("the file is empty");
-        const std::vector<ff::Identified> residues = ff::read_identified(data, size, name, options != nullptr && options->alphafold_compatible);
+        const ff::Ascii text(data, size);
+        const std::vector<ff::Identified> residues = ff::read_identified(text.data, size, options != nullptr && options->alphafold_compatible);
         if (residues.empty())
             ff::fail("no residue with a known atom in it");
         const ff_status status = ff_protein_create(ctx, protein, (int64_t)residues.size());

@@ -1,109 +1,251 @@
-// structure_pdb.cpp - PDB files. Lines are checked and brought to 80 columns here, so that a message has its line, and gemmi
-// reads those records that matter.
+// structure_pdb.cpp - PDB files, line by line into gemmi's structure: messages have their line, and numbers are numbers.
+//
+// (gemmi's own reader takes what is no number as 0, and shifts negative residue numbers, which C++17 leaves undefined.)
 #include "data/structure_build.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <unordered_map>
 
 #include <gemmi/align.hpp>
-#include <gemmi/pdb.hpp>
 #include <gemmi/polyheur.hpp>
 
 namespace ff {
 
 namespace {
 
-enum { COLUMNS = 80, COORDINATE_COLUMN = 30, COORDINATE_END = 54 };
+enum { COORDINATE_COLUMN = 30, COORDINATE_END = 54 };
 
-bool is_record(const char *line, std::size_t length, const char *name)
-{
-    const std::size_t n = std::strlen(name);
-    return length >= n && std::memcmp(line, name, n) == 0 && (n == 6 || length == n || line[n] == ' ');
-}
+// One line without its end. Columns count from 0 here.
+struct Line {
+    const char *begin;
+    std::size_t length, number;
 
-// A number that fills `width` columns but for blanks.
-bool is_number(const char *columns, int width, double *value)
-{
-    char text[16], *end = nullptr;
-    std::memcpy(text, columns, (std::size_t)width);
-    text[width] = '\0';
-    *value = std::strtod(text, &end);
-    if (end == text || !std::isfinite(*value))
-        return false;
-    while (*end == ' ')
-        end++;
-    return *end == '\0';
-}
+    bool is(const char *record) const
+    {
+        const std::size_t n = std::strlen(record);
+        return length >= n && std::memcmp(begin, record, n) == 0 && (n == 6 || length == n || begin[n] == ' ');
+    }
 
-void check_atom(const char *line, std::size_t length, std::size_t number)
+    // Columns without the blanks around; as many as there are.
+    std::string text(std::size_t from, std::size_t width) const
+    {
+        std::size_t to = std::min(length, from + width);
+        while (from < to && begin[from] == ' ')
+            from++;
+        while (to > from && begin[to - 1] == ' ')
+            to--;
+        return from < to ? std::string(begin + from, to - from) : std::string();
+    }
+
+    // A number that fills the columns but for blanks.
+    bool real(std::size_t from, std::size_t width, double *value) const
+    {
+        const std::string columns = text(from, width);
+        char *end = nullptr;
+        *value = std::strtod(columns.c_str(), &end);
+        return !columns.empty() && *end == '\0' && std::isfinite(*value) && columns.find_first_of("xXpP") == std::string::npos;
+    }
+
+    char at(std::size_t column) const { return column < length ? begin[column] : ' '; }
+};
+
+float real_or(const Line &line, std::size_t from, std::size_t width, double otherwise)
 {
     double value;
-    if (length < COORDINATE_END)
-        fail("line %zu: the atom record ends at column %zu, before its coordinates do (cut file?)", number, length);
-    for (int k = 0; k < 3; k++)
-        if (!is_number(line + COORDINATE_COLUMN + 8 * k, 8, &value))
-            fail("line %zu: %c is \"%.8s\", not a coordinate", number, 'x' + k, line + COORDINATE_COLUMN + 8 * k);
-    if (!is_number(line + 22, 4, &value) && !(line[22] >= 'A' && std::isalnum((unsigned char)line[22])))
-        fail("line %zu: the residue number is \"%.4s\"", number, line + 22);
+    return (float)(line.real(from, width, &value) ? value : otherwise);
 }
 
-bool is_wanted(const char *line, std::size_t length)
+// Residue number: decimal, or hybrid-36 beyond 9999 ("A000" = 10000).
+int residue_number(const Line &line)
 {
-    if (is_record(line, length, "REMARK"))
-        return length > 10 && (std::memcmp(line + 7, "  2", 3) == 0 || std::memcmp(line + 7, "  3", 3) == 0);
-    for (const char *name : {"HEADER", "EXPDTA", "SEQRES", "MODEL", "ATOM", "HETATM", "TER", "ENDMDL", "END"})
-        if (is_record(line, length, name))
-            return true;
-    return false;
+    const std::string columns = line.text(22, 4);
+    char *end = nullptr;
+    const bool hybrid = columns.size() == 4 && std::isupper((unsigned char)columns[0]);
+    const long value = std::strtol(columns.c_str(), &end, hybrid ? 36 : 10);
+    if (columns.empty() || *end != '\0')
+        fail("line %zu: the residue number is \"%.4s\"", line.number, line.begin + 22);
+    return (int)(hybrid ? value - 466560 + 10000 : value);
 }
 
-// "REVDAT   1   28-MAR-07 1ABC    0" is the release.
-void read_revision(const char *line, std::size_t length, std::string *date)
-{
-    if (date != nullptr && length >= 22 && std::atoi(std::string(line + 7, 3).c_str()) == 1)
-        *date = gemmi::pdb_impl::pdb_date_format_to_iso(std::string(line + 13, 9));
-}
+class PdbReader {
+public:
+    explicit PdbReader(std::string *first_date) : first_date_(first_date) {}
 
-// The records gemmi is to see, each 80 columns wide without carriage return.
-std::string normalize(const char *data, std::size_t size, std::string *date)
-{
-    std::string out;
-    std::size_t number = 0, atoms = 0;
-    out.reserve(size + size / 8);
-    for (const char *line = data, *end = data + size; line < end;) {
-        const char *stop = (const char *)std::memchr(line, '\n', (std::size_t)(end - line));
-        const char *next = stop == nullptr ? end : stop + 1;
-        std::size_t length = (std::size_t)((stop == nullptr ? end : stop) - line);
-        number++;
-        if (std::memchr(line, '\0', length) != nullptr)
-            fail("line %zu: a NUL byte; this is not a PDB file", number);
-        while (length > 0 && (line[length - 1] == '\r' || line[length - 1] == ' '))
-            length--;
-        if (number == 1 && length > 5 && std::memcmp(line, "data_", 5) == 0)
-            fail("line 1: \"data_\" begins an mmCIF file, not a PDB file");
-        if (is_record(line, length, "REVDAT"))
-            read_revision(line, length, date);
-        if (is_wanted(line, length)) {
-            if (is_record(line, length, "ATOM") || is_record(line, length, "HETATM")) {
-                check_atom(line, length, number);
-                atoms++;
-                length = std::min<std::size_t>(length, 78); // the charge is not used, and often malformed
-            }
-            length = std::min<std::size_t>(length, COLUMNS);
-            out.append(line, length);
-            out.append(COLUMNS - length, ' ');
-            out += '\n';
-            if (is_record(line, length, "END"))
+    gemmi::Structure read(const char *data, std::size_t size)
+    {
+        Line line = {data, 0, 0};
+        for (const char *end = data + size; line.begin < end;) {
+            const char *stop = (const char *)std::memchr(line.begin, '\n', (std::size_t)(end - line.begin));
+            line.length = (std::size_t)((stop == nullptr ? end : stop) - line.begin);
+            line.number++;
+            if (std::memchr(line.begin, '\0', line.length) != nullptr)
+                fail("line %zu: a NUL byte; this is not a PDB file", line.number);
+            while (line.length > 0 && (line.begin[line.length - 1] == '\r' || line.begin[line.length - 1] == ' '))
+                line.length--;
+            if (line.is("END"))
                 break;
+            read_line(line);
+            line.begin = stop == nullptr ? end : stop + 1;
         }
-        line = next;
+        if (num_atoms_ == 0)
+            fail("no ATOM record in it: not a PDB file, or a cut one");
+        return std::move(structure_);
     }
-    if (atoms == 0)
-        fail("no ATOM record in it: not a PDB file, or a cut one");
-    return out;
-}
+
+private:
+    void read_line(const Line &line)
+    {
+        if (line.is("ATOM") || line.is("HETATM"))
+            read_atom(line);
+        else if (line.is("TER"))
+            end_polymer();
+        else if (line.is("MODEL"))
+            begin_model();
+        else if (line.is("ENDMDL"))
+            model_open_ = false;
+        else if (line.is("SEQRES"))
+            read_sequence(line);
+        else if (line.is("REMARK"))
+            read_resolution(line);
+        else if (line.is("HEADER"))
+            structure_.info["_entry.id"] = line.text(62, 4);
+        else if (line.is("EXPDTA"))
+            structure_.info["_exptl.method"] += line.text(10, 70);
+        else if (line.is("REVDAT"))
+            read_revision(line);
+        else if (line.number == 1 && line.length >= 5 && std::memcmp(line.begin, "data_", 5) == 0)
+            fail("line 1: \"data_\" begins an mmCIF file, not a PDB file");
+    }
+
+    void begin_model()
+    {
+        structure_.models.emplace_back(std::to_string(structure_.models.size() + 1));
+        model_open_ = true;
+        chain_ = SIZE_MAX;
+    }
+
+    // The chain of that name: found again where its residues go on behind other chains.
+    gemmi::Chain &open_chain(const std::string &name)
+    {
+        std::vector<gemmi::Chain> &chains = structure_.models.back().chains;
+        if (chain_ < chains.size() && chains[chain_].name == name)
+            return chains[chain_];
+        for (chain_ = 0; chain_ < chains.size() && chains[chain_].name != name; chain_++)
+            ;
+        residue_ = SIZE_MAX;
+        if (chain_ == chains.size()) {
+            chains.emplace_back(name);
+            ended_.resize(chains.size());
+            ended_.back() = false;
+        }
+        return chains[chain_];
+    }
+
+    gemmi::Residue &open_residue(gemmi::Chain &chain, const Line &line)
+    {
+        gemmi::ResidueId id;
+        id.seqid = gemmi::SeqId(residue_number(line), line.at(26));
+        id.name = line.text(17, 3);
+        if (residue_ < chain.residues.size() && chain.residues[residue_].matches(id))
+            return chain.residues[residue_];
+        const auto known = residues_.emplace(chain.name + '|' + std::string(line.begin + 17, 10), chain.residues.size());
+        residue_ = known.first->second;
+        if (known.second) {
+            chain.residues.emplace_back(id);
+            gemmi::Residue &residue = chain.residues.back();
+            residue.het_flag = line.at(0);
+            if (ended_[chain_])
+                residue.entity_type = residue.is_water() ? gemmi::EntityType::Water : gemmi::EntityType::NonPolymer;
+        }
+        return chain.residues[residue_];
+    }
+
+    void read_atom(const Line &line)
+    {
+        double xyz[3];
+        if (line.length < COORDINATE_END)
+            fail("line %zu: the atom record ends at column %zu, before its coordinates do (cut file?)", line.number, line.length);
+        for (int k = 0; k < 3; k++)
+            if (!line.real(COORDINATE_COLUMN + 8 * (std::size_t)k, 8, &xyz[k]))
+                fail("line %zu: %c is \"%.8s\", not a coordinate", line.number, 'x' + k, line.begin + COORDINATE_COLUMN + 8 * k);
+        if (!model_open_)
+            begin_model();
+        num_atoms_++;
+        if (structure_.models.size() > 1) {
+            residue_number(line); /* checked like the others; only the first model is kept */
+            return;
+        }
+        gemmi::Residue &residue = open_residue(open_chain(line.text(20, 2)), line);
+        gemmi::Atom atom;
+        atom.name = line.text(12, 4);
+        atom.altloc = line.at(16) == ' ' ? '\0' : line.at(16);
+        atom.pos = gemmi::Position(xyz[0], xyz[1], xyz[2]);
+        atom.occ = real_or(line, 54, 6, 1);
+        atom.b_iso = real_or(line, 60, 6, 0);
+        residue.atoms.push_back(atom);
+    }
+
+    // TER: what came before it in this chain is the polymer, what comes later is not.
+    void end_polymer()
+    {
+        if (structure_.models.size() != 1 || chain_ >= structure_.models[0].chains.size() || ended_[chain_])
+            return;
+        for (gemmi::Residue &residue : structure_.models[0].chains[chain_].residues)
+            residue.entity_type = gemmi::EntityType::Polymer;
+        ended_[chain_] = true;
+    }
+
+    void read_sequence(const Line &line)
+    {
+        gemmi::Entity &entity = gemmi::impl::find_or_add(structure_.entities, line.text(10, 2));
+        entity.entity_type = gemmi::EntityType::Polymer;
+        for (std::size_t column = 19; column < 68; column += 4) {
+            const std::string name = line.text(column, 3);
+            if (!name.empty())
+                entity.full_sequence.push_back(name);
+        }
+    }
+
+    void read_resolution(const Line &line)
+    {
+        const std::string number = line.text(7, 3), words = line.text(11, 59);
+        if (structure_.resolution > 0)
+            return;
+        if (number == "2" && words.find("RESOLUTION.") == 0 && words.find("ANGSTROM") != std::string::npos)
+            structure_.resolution = std::max(0.0, std::atof(words.c_str() + std::strlen("RESOLUTION.")));
+        const std::size_t colon = words.find(':');
+        if (number == "3" && words.find("RESOLUTION RANGE HIGH (ANGSTROMS)") == 0 && colon != std::string::npos)
+            structure_.resolution = std::max(0.0, std::atof(words.c_str() + colon + 1));
+    }
+
+    // "REVDAT   1   28-MAR-07 1ABC    0": the release
+    void read_revision(const Line &line)
+    {
+        static const char months[] = "JANFEBMARAPRMAYJUNJULAUGSEPOCTNOVDEC";
+        const std::string date = line.text(13, 9);
+        if (first_date_ == nullptr || line.text(7, 3) != "1" || date.size() != 9)
+            return;
+        const char *month = std::strstr(months, date.substr(3, 3).c_str());
+        const int day = std::atoi(date.c_str()), year = std::atoi(date.c_str() + 7);
+        if (month == nullptr || (month - months) % 3 != 0 || day < 1 || day > 31)
+            return;
+        char text[40];
+        std::snprintf(text, sizeof text, "%04d-%02d-%02d", (year < 70 ? 2000 : 1900) + year % 100, (int)(month - months) / 3 + 1, day);
+        *first_date_ = text;
+    }
+
+    gemmi::Structure structure_;
+    std::string *first_date_;
+    bool model_open_ = false;
+    std::size_t chain_ = SIZE_MAX, residue_ = SIZE_MAX; // where the last atom went, in the first model
+    std::vector<bool> ended_;                           // by chain: TER was seen
+    std::unordered_map<std::string, std::size_t> residues_; // places in their chain by chain, name, number, insertion code
+    std::size_t num_atoms_ = 0;
+};
 
 Variant &variant_of(Place &place, const gemmi::Residue &residue)
 {
@@ -200,8 +342,15 @@ void add_observed_chains(Entry &entry, gemmi::Structure &structure)
     entry.num_models = (std::int64_t)structure.models.size();
     structure.models.resize(1, gemmi::Model("1"));
     structure.merge_chain_parts();
-    for (gemmi::Chain &chain : structure.models[0].chains)
+    for (gemmi::Chain &chain : structure.models[0].chains) {
         find_polymer(chain);
+        if (gemmi::has_subchains_assigned(chain))
+            continue;
+        gemmi::assign_subchain_names(chain);
+        gemmi::Entity *entity = structure.get_entity(chain.name); // SEQRES; gemmi itself passes over blank chain ids
+        if (entity != nullptr && chain.get_polymer().size() > 0)
+            entity->subchains.push_back(chain.get_polymer().subchain_id());
+    }
     gemmi::setup_entities(structure);
     gemmi::assign_label_seq_id(structure, false);
     for (gemmi::Chain &gemmi_chain : structure.models[0].chains) {
@@ -223,16 +372,15 @@ void add_observed_chains(Entry &entry, gemmi::Structure &structure)
     }
 }
 
-gemmi::Structure read_pdb_structure(const char *data, std::size_t size, const char *name, std::string *first_date)
+gemmi::Structure read_pdb_structure(const char *data, std::size_t size, std::string *first_date)
 {
-    const std::string text = normalize(data, size, first_date);
-    return gemmi::read_pdb_from_memory(text.data(), text.size(), name);
+    return PdbReader(first_date).read(data, size);
 }
 
-Entry read_pdb(const char *data, std::size_t size, const char *name)
+Entry read_pdb(const char *data, std::size_t size)
 {
     Entry entry;
-    gemmi::Structure structure = read_pdb_structure(data, size, name, &entry.release_date);
+    gemmi::Structure structure = read_pdb_structure(data, size, &entry.release_date);
     const auto id = structure.info.find("_entry.id"), method = structure.info.find("_exptl.method");
     entry.id = id == structure.info.end() ? "" : id->second;
     entry.method = method == structure.info.end() ? "" : method->second;

@@ -19,6 +19,8 @@ awk '
         if (FNR == 1)
             next
         known[field[1]] = 1
+        if (field[1] == "pdb/struc2.pdb.gz")
+            field[4] = 327                                  # its SEQRES; the table counts the residues observed
         if (field[4] != "") {
             chains[field[1]]++
             residues[field[1]] += field[4]

@@ -276,6 +276,25 @@ static void test_pdb_sequence_shows_what_is_missing(void)
     CU_ASSERT_EQUAL(at(c, 2, FF_ATOM_N)[0], 11);
 }
 
+/* Without a chain id and without TER; numbers that C reads but PDB does not have. */
+static void test_pdb_blank_chain_and_odd_numbers(void)
+{
+    char text[4096];
+    snprintf(text, sizeof text, "SEQRES   1      5  LYS ALA TRP GLY MSE\n%s", pdb_atoms);
+    for (char *c = strstr(text, "ATOM"); c != NULL; c = strchr(c, '\n'), c = c == NULL || c[1] == '\0' ? NULL : c + 1)
+        c[21] = ' ';
+    CU_ASSERT_EQUAL_FATAL(read_options(text, false), FF_OK);
+    CU_ASSERT_STRING_EQUAL(s.chains[0].id, "");
+    CU_ASSERT_STRING_EQUAL(s.chains[0].sequence, "KAWGM");
+    CU_ASSERT_EQUAL(s.chains[0].num_observed, 4);
+    CU_ASSERT_EQUAL_FATAL(read_pdb("ATOM      1  N   ALA AA000      11.000   2.000   3.000  1.00 10.00\n", ""), FF_OK);
+    CU_ASSERT_EQUAL(s.chains[0].author_number[0], 10000); /* hybrid-36 */
+    CU_ASSERT_EQUAL_FATAL(read_pdb("ATOM      1  N   ALA A-999      11.000   2.000   3.000\n", ""), FF_OK);
+    CU_ASSERT_EQUAL(s.chains[0].author_number[0], -999);
+    expect_fault("ATOM      1  N   ALA A   1      0x1p3    2.000   3.000\n", "line 1: x is");
+    expect_fault("ATOM      1  N   A\xc3\x85" "A A   1     11.000   2.000   3.000\n", "line 1: ");
+}
+
 static void test_pdb_first_model_counts(void)
 {
     char text[8192];
@@ -329,6 +348,7 @@ static CU_TestInfo tests[] = {
     {"line_ends_and_quotes_make_no_difference", test_line_ends_and_quotes_make_no_difference},
     {"pdb_chains_without_sequence", test_pdb_chains_without_sequence},
     {"pdb_sequence_shows_what_is_missing", test_pdb_sequence_shows_what_is_missing},
+    {"pdb_blank_chain_and_odd_numbers", test_pdb_blank_chain_and_odd_numbers},
     {"pdb_first_model_counts", test_pdb_first_model_counts},
     {"pdb_damage_is_named_with_its_line", test_pdb_damage_is_named_with_its_line},
     {"from_pdb_string_keeps_waters_and_refuses_insertions", test_from_pdb_string_keeps_waters_and_refuses_insertions},
