@@ -1,12 +1,13 @@
 #include "data/msa_cluster.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
-enum { NUM_RESIDUE_CODES = 21 };
+enum { NUM_RESIDUE_CODES = 21, NUM_CODES = 23 };
 
 int64_t ff_msa_packed_stride(int64_t num_res)
 {
@@ -109,4 +110,85 @@ void ff_msa_nearest(int32_t *nearest, const uint8_t *rows, int64_t num_rows, con
     }
 #endif
     ff_msa_nearest_plain(nearest, rows, num_rows, centers, num_centers, stride);
+}
+
+/* ---- summaries ---- */
+
+/* Rows by centre: those of centre s are members[first[s] .. first[s+1]). Both freed by the caller. */
+static ff_status group(ff_ctx *ctx, int64_t **first, int64_t **members, const int32_t *assignment, int64_t num_rows,
+                       int64_t num_centers)
+{
+    *first = calloc((size_t)num_centers + 2, sizeof **first);
+    *members = malloc((size_t)(num_rows + 1) * sizeof **members);
+    if (*first == NULL || *members == NULL)
+        return FF_FAIL(ctx, FF_ERR_MEM, "out of memory for %lld MSA rows", (long long)num_rows);
+    for (int64_t e = 0; e < num_rows; e++) {
+        if (assignment[e] < -1 || assignment[e] >= num_centers)
+            return FF_FAIL(ctx, FF_ERR_FORMAT, "extra_cluster_assignment of row %lld is %d, and there are %lld clusters",
+                           (long long)e, assignment[e], (long long)num_centers);
+        if (assignment[e] >= 0)
+            (*first)[assignment[e] + 2]++;
+    }
+    for (int64_t s = 0; s < num_centers; s++)
+        (*first)[s + 2] += (*first)[s + 1];
+    for (int64_t e = 0; e < num_rows; e++)
+        if (assignment[e] >= 0)
+            (*members)[(*first)[assignment[e] + 1]++] = e;
+    return FF_OK;
+}
+
+/* Add one row to the sums of its cluster; the centre comes without its mask, as AlphaFold does not ask for it there. */
+static void add_row(float *profile, float *deletions, const int32_t *codes, const float *mask, const float *d,
+                    int64_t num_res)
+{
+    for (int64_t i = 0; i < num_res; i++) {
+        const float m = mask == NULL ? 1 : mask[i];
+        if ((uint32_t)codes[i] < NUM_CODES)
+            profile[i * NUM_CODES + codes[i]] += m;
+        deletions[i] += m * d[i];
+    }
+}
+
+static void summarize(float *profile, float *mean, float *count, const ff_msa_view *msa, const ff_msa_view *extra, int64_t s,
+                      const int64_t *members, int64_t num_members)
+{
+    const int64_t n = msa->num_res;
+    memset(profile, 0, (size_t)(n * NUM_CODES) * sizeof *profile);
+    memset(mean, 0, (size_t)n * sizeof *mean);
+    for (int64_t i = 0; i < n; i++)
+        count[i] = 1e-6F + (msa->mask == NULL ? 1 : msa->mask[s * n + i]);
+    for (int64_t k = 0; k < num_members; k++) {
+        const int64_t e = members[k] * n;
+        const float *mask = extra->mask == NULL ? NULL : extra->mask + e;
+        add_row(profile, mean, extra->codes + e, mask, extra->deletions + e, n);
+        for (int64_t i = 0; i < n; i++)
+            count[i] += mask == NULL ? 1 : mask[i];
+    }
+    add_row(profile, mean, msa->codes + s * n, NULL, msa->deletions + s * n, n);
+    for (int64_t i = 0; i < n; i++) {
+        const float scale = 1 / count[i];
+        for (int c = 0; c < NUM_CODES; c++)
+            profile[i * NUM_CODES + c] *= scale;
+        mean[i] *= scale;
+    }
+}
+
+ff_status ff_msa_summarize(ff_ctx *ctx, float *profile, float *mean, const ff_msa_view *centers, const ff_msa_view *rows,
+                           const int32_t *assignment)
+{
+    const int64_t n = centers->num_res;
+    ff_status status = FF_OK;
+    int64_t *first = NULL, *members = NULL;
+    float *count = malloc((size_t)(n > 0 ? n : 1) * sizeof *count);
+    if (count == NULL)
+        FF_TRY_DONE(FF_FAIL(ctx, FF_ERR_MEM, "out of memory for %lld residues", (long long)n));
+    FF_TRY_DONE(group(ctx, &first, &members, assignment, rows->num_seq, centers->num_seq));
+    for (int64_t s = 0; s < centers->num_seq; s++)
+        summarize(profile + s * n * NUM_CODES, mean + s * n, count, centers, rows, s, members + first[s],
+                  first[s + 1] - first[s]);
+done:
+    free(count);
+    free(first);
+    free(members);
+    return status;
 }

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "data/process_slices.h"
+
 /* ---- options ---- */
 
 static const ff_data_preset presets[] = {
@@ -77,7 +79,9 @@ static ff_status copy_raw(ff_ctx *ctx, ff_array_set *features, const ff_array_se
                                        "num_alignments", "residue_index", "seq_length"};
     for (int64_t i = 0; i < raw->count; i++) {
         const ff_array *a = raw->items[i];
-        bool wanted = a->type != FF_ARRAY_TEXT && ff_feature_find(a->name) != NULL;
+        const ff_feature_info *info = ff_feature_find(a->name);
+        /* labels and templates; features of MSA rows are made here, whatever the file has under their names */
+        bool wanted = a->type != FF_ARRAY_TEXT && info != NULL && info->axes[0] != FF_AXIS_MSA && info->axes[0] != FF_AXIS_EXTRA;
         for (size_t k = 0; !wanted && k < sizeof read / sizeof *read; k++)
             wanted = strcmp(a->name, read[k]) == 0;
         if (!wanted || (!templates && strncmp(a->name, "template_", 9) == 0))
@@ -160,48 +164,32 @@ static ff_status make_chain(ff_ctx *ctx, ff_array_set *features, const ff_array_
         return ctx->status;
     seq_length->i32[0] = (int32_t)num_res;
     FF_TRY(ff_transform_make_seq_mask(ctx, features));
-    FF_TRY(ff_transform_make_msa_mask(ctx, features));
     FF_TRY(ff_transform_make_hhblits_profile(ctx, features));
     if (o->max_templates > 0)
         FF_TRY(make_templates(ctx, features, num_res));
     FF_TRY(ff_transform_make_atom14_masks(ctx, features));
+    FF_TRY(ff_transform_make_target_feat(ctx, features));
     FF_TRY(draw_clamp(ctx, features, o));
     return o->labels == NULL ? FF_OK : o->labels(ctx, o->labels_arg, features);
 }
 
-/* ---- slices ---- */
+/* ---- the plan of the slices ---- */
 
-typedef struct {
-    const ff_process_options *o;
-    const ff_array_set *chain;
-    int64_t num_slices, num_seq; /* num_seq after the reduction by templates */
-    int64_t crop_size, crop_start;
-    ff_feature_sizes sizes;
-} plan;
-
-/* The key of a draw, or NULL where nothing is drawn. */
-static const ff_random_key *draw(ff_random_key *key, const ff_process_options *o, int64_t slice, ff_draw which)
-{
-    *key = ff_sample_random(&o->key, slice, which);
-    return o->random ? key : NULL;
-}
-
-static void make_plan(plan *p, const ff_process_options *o, const ff_array_set *chain)
+static void make_plan(ff_slice_plan *p, const ff_process_options *o, const ff_array_set *chain)
 {
     ff_random_key key;
     const ff_array *clamp = ff_array_find(chain, "use_clamped_fape"), *templates = ff_array_find(chain, "template_aatype");
     const int64_t num_res = ff_array_find(chain, "aatype")->size, rows = ff_array_find(chain, "msa")->shape[0];
-    *p = (plan){.o = o, .chain = chain, .num_slices = o->num_ensemble * (o->num_recycle + 1)};
+    const bool clamped = clamp == NULL || clamp->type != FF_ARRAY_FLOAT32 || clamp->f32[0] != 0;
+    *p = (ff_slice_plan){.options = o, .chain = chain, .num_slices = o->num_ensemble * (o->num_recycle + 1)};
     p->num_seq = o->num_seq - (o->reduce_msa_clusters_by_max_templates ? o->max_templates : 0);
-    p->crop_size = o->crop_size > 0 ? o->crop_size : num_res;
-    p->crop_start = o->crop_size <= 0 ? 0
-                    : o->crop_start >= 0
-                        ? o->crop_start
-                        : ff_transform_draw_crop_start(num_res, o->crop_size, o->crop_form,
-                                                       clamp == NULL || clamp->type != FF_ARRAY_FLOAT32 || clamp->f32[0] != 0,
-                                                       draw(&key, o, 0, FF_DRAW_CROP));
+    if (o->crop_size > 0)
+        p->crop_start = o->crop_start >= 0 ? o->crop_start
+                                           : ff_transform_draw_crop_start(num_res, o->crop_size, o->crop_form, clamped,
+                                                                          ff_process_draw(&key, o, 0, FF_DRAW_CROP));
     int64_t *length = p->sizes.length;
-    length[FF_AXIS_RES] = p->crop_size;
+    length[FF_AXIS_NONE] = -1;
+    length[FF_AXIS_RES] = o->crop_size > 0 ? o->crop_size : num_res;
     length[FF_AXIS_MSA] = p->num_seq;
     length[FF_AXIS_EXTRA] = o->num_extra;
     length[FF_AXIS_TEMPLATE] = o->max_templates;
@@ -213,57 +201,31 @@ static void make_plan(plan *p, const ff_process_options *o, const ff_array_set *
     }
 }
 
-/* AlphaFold's ensembled transforms: one slice of the MSA. */
-static ff_status make_slice(ff_ctx *ctx, ff_array_set *slice, const plan *p, int64_t index)
+/* What is the same in every slice. */
+static ff_status stack_chain(ff_ctx *ctx, ff_array_set *batch, ff_array_set *chain, const ff_slice_plan *p)
 {
-    static const char *const shared[] = {"aatype", "between_segment_residues", "hhblits_profile", "seq_mask"};
-    const ff_process_options *o = p->o;
     ff_random_key key;
-    for (size_t i = 0; i < sizeof shared / sizeof *shared; i++)
-        if (ff_array_copy(ctx, slice, shared[i], ff_array_find(p->chain, shared[i])) == NULL)
-            return ctx->status;
-    const ff_array_set *rows = p->chain;
-    if (o->training && o->random) {
-        FF_TRY(ff_transform_block_delete_msa(ctx, slice, p->chain, &o->block_delete, draw(&key, o, index, FF_DRAW_BLOCK_DELETE)));
-        rows = slice;
-    }
-    FF_TRY(ff_transform_sample_msa(ctx, slice, rows, p->num_seq, draw(&key, o, index, FF_DRAW_SAMPLE_MSA)));
-    FF_TRY(ff_transform_make_masked_msa(ctx, slice, &o->masked_msa, draw(&key, o, index, FF_DRAW_MASKED_MSA)));
-    FF_TRY(ff_transform_nearest_neighbor_clusters(ctx, slice));
-    FF_TRY(ff_transform_summarize_clusters(ctx, slice));
-    FF_TRY(ff_transform_crop_extra_msa(ctx, slice, o->num_extra, draw(&key, o, index, FF_DRAW_CROP_EXTRA)));
-    FF_TRY(ff_transform_make_msa_feat(ctx, slice));
-    FF_TRY(ff_transform_select_features(ctx, slice));
-    return ff_transform_crop(ctx, slice, p->crop_size, p->crop_start);
+    FF_TRY(ff_transform_select_features(ctx, chain));
+    FF_TRY(ff_transform_sample_templates(ctx, chain, p->options->max_templates,
+                                         p->options->training ? ff_process_draw(&key, p->options, 0, FF_DRAW_TEMPLATES) : NULL));
+    FF_TRY(ff_transform_crop(ctx, chain, p->sizes.length[FF_AXIS_RES], p->crop_start));
+    for (int64_t i = 0; i < p->num_slices; i++)
+        FF_TRY(ff_transform_stack_slice(ctx, batch, chain, i, p->num_slices, &p->sizes));
+    return FF_OK;
 }
 
 ff_status ff_process_features(ff_ctx *ctx, ff_array_set *batch, const ff_array_set *raw, const ff_process_options *options)
 {
     ff_status status = FF_OK;
-    ff_array_set chain, slice;
-    ff_random_key key;
-    plan p;
+    ff_array_set chain;
+    ff_slice_plan plan;
     ff_array_set_init(&chain);
-    ff_array_set_init(&slice);
     FF_TRY_DONE(check_options(ctx, options));
     FF_TRY_DONE(make_chain(ctx, &chain, raw, options));
-    make_plan(&p, options, &chain);
-    for (int64_t i = 0; i < p.num_slices; i++) {
-        FF_TRY_DONE(make_slice(ctx, &slice, &p, i));
-        FF_TRY_DONE(ff_transform_stack_slice(ctx, batch, &slice, i, p.num_slices, &p.sizes));
-        ff_array_set_destroy(&slice);
-    }
-    /* the rest is the same in every slice */
-    FF_TRY_DONE(ff_transform_select_features(ctx, &chain));
-    ff_array_remove(&chain, "msa_mask");
-    ff_array_remove(&chain, "msa_row_mask");
-    FF_TRY_DONE(ff_transform_sample_templates(ctx, &chain, options->max_templates,
-                                              options->training ? draw(&key, options, 0, FF_DRAW_TEMPLATES) : NULL));
-    FF_TRY_DONE(ff_transform_crop(ctx, &chain, p.crop_size, p.crop_start));
-    for (int64_t i = 0; i < p.num_slices; i++)
-        FF_TRY_DONE(ff_transform_stack_slice(ctx, batch, &chain, i, p.num_slices, &p.sizes));
+    make_plan(&plan, options, &chain);
+    FF_TRY_DONE(ff_process_slices(ctx, batch, &plan));
+    FF_TRY_DONE(stack_chain(ctx, batch, &chain, &plan));
 done:
-    ff_array_set_destroy(&slice);
     ff_array_set_destroy(&chain);
     return status;
 }

@@ -140,6 +140,8 @@ ff_status ff_transform_crop_extra_msa(ff_ctx *ctx, ff_array_set *features, int64
  * has = min(d, 1), value = atan(d / 3) 2 / pi for d deletions.
  */
 ff_status ff_transform_make_msa_feat(ff_ctx *ctx, ff_array_set *features);
+/** Its target_feat alone. */
+ff_status ff_transform_make_target_feat(ff_ctx *ctx, ff_array_set *features);
 /** extra_msa_feat [E,N,25] = one-hot extra_msa 23, extra_has_deletion, extra_deletion_value (AlphaFold does so in the model). */
 ff_status ff_transform_make_extra_msa_feat(ff_ctx *ctx, ff_array_set *features);
 

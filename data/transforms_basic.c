@@ -30,13 +30,16 @@ static ff_status convert(ff_ctx *ctx, ff_array_set *features, const char *from, 
     ff_array *b = ff_array_add(ctx, features, "converted number", type, a->ndim, a->shape);
     if (b == NULL)
         return ctx->status;
-    for (int64_t i = 0; i < a->size; i++) {
-        const double x = a->type == FF_ARRAY_INT8 && type == FF_ARRAY_FLOAT32 ? (uint8_t)a->i8[i] : number_at(a, i);
-        if (type == FF_ARRAY_FLOAT32)
-            b->f32[i] = (float)x;
-        else
-            b->i32[i] = (int32_t)x;
-    }
+    for (int64_t i = 0; a->type == FF_ARRAY_INT32 && i < a->size; i++)
+        b->f32[i] = (float)a->i32[i];
+    for (int64_t i = 0; a->type == FF_ARRAY_INT8 && type == FF_ARRAY_FLOAT32 && i < a->size; i++)
+        b->f32[i] = (uint8_t)a->i8[i];
+    for (int64_t i = 0; a->type == FF_ARRAY_INT8 && type == FF_ARRAY_INT32 && i < a->size; i++)
+        b->i32[i] = a->i8[i];
+    for (int64_t i = 0; a->type == FF_ARRAY_FLOAT32 && type == FF_ARRAY_INT32 && i < a->size; i++)
+        b->i32[i] = (int32_t)a->f32[i];
+    for (int64_t i = 0; a->type == FF_ARRAY_FLOAT32 && type == FF_ARRAY_FLOAT32 && i < a->size; i++)
+        b->f32[i] = a->f32[i];
     ff_array_remove(features, from);
     return ff_array_move(ctx, features, to, features, "converted number");
 }

@@ -26,13 +26,17 @@ int64_t ff_transform_draw_crop_start(int64_t num_res, int64_t crop_size, ff_crop
 
 /* ---- templates ---- */
 
-static ff_status gather_templates(ff_ctx *ctx, ff_array_set *features, const int64_t *rows, int64_t num_rows)
+static ff_status gather_templates(ff_ctx *ctx, ff_array_set *features, int64_t num_templates, const int64_t *rows,
+                                  int64_t num_rows)
 {
     for (int64_t i = 0; i < features->count; i++) {
         const ff_array *a = features->items[i];
         const ff_feature_info *info = ff_feature_find(a->name);
         if (info == NULL || info->axes[0] != FF_AXIS_TEMPLATE)
             continue;
+        if (a->ndim < 1 || a->shape[0] != num_templates)
+            return FF_FAIL(ctx, FF_ERR_FORMAT, "array %s has %lld templates, template_aatype %lld", a->name,
+                           (long long)(a->ndim < 1 ? 0 : a->shape[0]), (long long)num_templates);
         char name[64];
         snprintf(name, sizeof name, "%s", a->name);
         if (ff_array_gather_rows(ctx, features, "templates kept", a, rows, num_rows) == NULL)
@@ -48,7 +52,7 @@ ff_status ff_transform_sample_templates(ff_ctx *ctx, ff_array_set *features, int
     const ff_array *aatype = ff_array_find(features, "template_aatype");
     if (aatype == NULL)
         return FF_OK;
-    const int64_t num_templates = aatype->shape[0];
+    const int64_t num_templates = aatype->ndim > 0 ? aatype->shape[0] : 0;
     int64_t kept = num_templates;
     int64_t *rows = malloc((size_t)(num_templates + 1) * sizeof *rows);
     if (rows == NULL)
@@ -63,7 +67,7 @@ ff_status ff_transform_sample_templates(ff_ctx *ctx, ff_array_set *features, int
             rows[u] = swap;
         }
     }
-    const ff_status status = gather_templates(ctx, features, rows, kept < max_templates ? kept : max_templates);
+    const ff_status status = gather_templates(ctx, features, num_templates, rows, kept < max_templates ? kept : max_templates);
     free(rows);
     return status;
 }

@@ -1,42 +1,26 @@
 /* transforms_msa.c - which rows of the MSA are read, what is hidden in them, and the features made of them. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/transforms.h"
+#include "data/msa_rows.h"
 #include "structure/residue_constants.h"
 
 /* Arrays with a row of the MSA on axis 0; after sampling the rest is in "extra_" arrays. */
 static const char *const row_arrays[] = {"msa", "deletion_matrix", "msa_mask", "msa_row_mask", "bert_mask", "true_msa"};
 enum { NUM_ROW_ARRAYS = sizeof row_arrays / sizeof *row_arrays, NAME_BYTES = 64 };
 
-/* Numbers 0..n-1; those from `from` on in random order (Fisher and Yates) when there is a key. The caller frees. */
-static int64_t *row_order(ff_ctx *ctx, int64_t n, int64_t from, const ff_random_key *key)
-{
-    int64_t *rows = malloc((size_t)(n > 0 ? n : 1) * sizeof *rows);
-    if (rows == NULL) {
-        FF_FAIL(ctx, FF_ERR_MEM, "out of memory for an order of %lld rows", (long long)n);
-        return NULL;
-    }
-    for (int64_t i = 0; i < n; i++)
-        rows[i] = i;
-    for (int64_t i = n - 1; key != NULL && i > from; i--) {
-        const int64_t j = from + (int64_t)ff_random_below(*key, (uint64_t)i, (uint64_t)(i - from + 1));
-        const int64_t swap = rows[i];
-        rows[i] = rows[j];
-        rows[j] = swap;
-    }
-    return rows;
-}
-
-/* The rows of array `name` in `order` go to `out`: the first num_kept under its name, the others (if extra) under extra_NAME. */
-static ff_status split_rows(ff_ctx *ctx, ff_array_set *out, const ff_array_set *features, const char *name,
+/* The rows of array `name` of an MSA of num_seq, in `order`, go to `out`: the first num_kept under its name, the others (if extra)
+ * under extra_NAME. */
+static ff_status split_rows(ff_ctx *ctx, ff_array_set *out, const ff_array_set *features, const char *name, int64_t num_seq,
                             const int64_t *order, int64_t num_rows, int64_t num_kept, bool extra)
 {
     char text[NAME_BYTES + 8];
     const ff_array *a = ff_array_find(features, name);
     if (a == NULL)
         return FF_OK;
+    if (a->ndim < 1 || a->shape[0] != num_seq || a->type == FF_ARRAY_TEXT)
+        return FF_FAIL(ctx, FF_ERR_FORMAT, "array %s has %lld rows of numbers, msa %lld", name,
+                       (long long)(a->ndim < 1 || a->type == FF_ARRAY_TEXT ? 0 : a->shape[0]), (long long)num_seq);
     snprintf(text, sizeof text, "extra_%s", name);
     if (extra && ff_array_gather_rows(ctx, out, text, a, order + num_kept, num_rows - num_kept) == NULL)
         return ctx->status;
@@ -52,10 +36,12 @@ ff_status ff_transform_sample_msa(ff_ctx *ctx, ff_array_set *out, const ff_array
     if (msa == NULL)
         return ctx->status;
     const int64_t num_seq = msa->shape[0], kept = num_seq < max_seq ? num_seq : max_seq;
-    int64_t *order = row_order(ctx, num_seq, 1, key);
+    int64_t *order = ff_msa_rows_all(ctx, num_seq);
     ff_status status = order == NULL ? ctx->status : FF_OK;
+    if (status == FF_OK)
+        ff_msa_rows_shuffle(order, num_seq, 1, key);
     for (int i = 0; i < NUM_ROW_ARRAYS && status == FF_OK; i++)
-        status = split_rows(ctx, out, features, row_arrays[i], order, num_seq, kept, true);
+        status = split_rows(ctx, out, features, row_arrays[i], num_seq, order, num_seq, kept, true);
     free(order);
     return status;
 }
@@ -66,32 +52,14 @@ ff_status ff_transform_block_delete_msa(ff_ctx *ctx, ff_array_set *out, const ff
     const ff_array *msa = ff_array_need(ctx, features, "msa", FF_ARRAY_INT32, FF_DIMS(-1, -1));
     if (msa == NULL)
         return ctx->status;
-    /* in float32, as OpenFold rounds it */
-    const int64_t num_seq = msa->shape[0],
-                  block = (int64_t)floorf((float)num_seq * (float)options->fraction_per_block);
-    int64_t num_blocks = options->num_blocks, num_kept = 0;
-    int64_t *kept = row_order(ctx, num_seq, 0, NULL);
-    bool *deleted = calloc((size_t)(num_seq > 0 ? num_seq : 1), sizeof *deleted);
+    int64_t *kept = ff_msa_rows_all(ctx, msa->shape[0]);
+    if (kept == NULL)
+        return ctx->status;
+    const int64_t num_seq = msa->shape[0], num_kept = ff_msa_rows_delete_blocks(kept, num_seq, options, key);
     ff_status status = FF_OK;
-    if (kept == NULL || deleted == NULL)
-        FF_TRY_DONE(FF_FAIL(ctx, FF_ERR_MEM, "out of memory for %lld MSA rows", (long long)num_seq));
-    if (key == NULL || block < 1 || num_seq < 2)
-        num_blocks = 0;
-    else if (options->randomize_num_blocks)
-        num_blocks = (int64_t)ff_random_below(*key, 0, (uint64_t)num_blocks + 1);
-    for (int64_t b = 0; b < num_blocks; b++) {
-        const int64_t start = 1 + (int64_t)ff_random_below(*key, (uint64_t)b + 1, (uint64_t)num_seq - 1);
-        for (int64_t s = start; s < num_seq && s < start + block; s++)
-            deleted[s] = true;
-    }
-    for (int64_t s = 0; s < num_seq; s++)
-        if (!deleted[s])
-            kept[num_kept++] = s;
     for (int i = 0; i < NUM_ROW_ARRAYS && status == FF_OK; i++)
-        status = split_rows(ctx, out, features, row_arrays[i], kept, num_kept, num_kept, false);
-done:
+        status = split_rows(ctx, out, features, row_arrays[i], num_seq, kept, num_kept, num_kept, false);
     free(kept);
-    free(deleted);
     return status;
 }
 
@@ -101,15 +69,18 @@ ff_status ff_transform_crop_extra_msa(ff_ctx *ctx, ff_array_set *features, int64
     if (msa == NULL)
         return ctx->status;
     const int64_t num_extra = msa->shape[0], kept = num_extra < max_extra ? num_extra : max_extra;
-    int64_t *order = row_order(ctx, num_extra, 0, key);
+    int64_t *order = ff_msa_rows_all(ctx, num_extra);
     ff_status status = order == NULL ? ctx->status : FF_OK;
+    if (status == FF_OK)
+        ff_msa_rows_shuffle(order, num_extra, 0, key);
     for (int i = 0; i < NUM_ROW_ARRAYS && status == FF_OK; i++) {
         char name[NAME_BYTES];
         snprintf(name, sizeof name, "extra_%s", row_arrays[i]);
-        if (key != NULL)
-            status = split_rows(ctx, features, features, name, order, num_extra, kept, false);
-        else if (ff_array_find(features, name) != NULL)
-            ff_array_keep_rows(ff_array_find(features, name), kept);
+        ff_array *rows = ff_array_find(features, name);
+        if (key == NULL && rows != NULL && rows->ndim > 0 && rows->shape[0] == num_extra && rows->type != FF_ARRAY_TEXT)
+            ff_array_keep_rows(rows, kept); /* in place */
+        else
+            status = split_rows(ctx, features, features, name, num_extra, order, num_extra, kept, false);
     }
     free(order);
     return status;
@@ -172,14 +143,7 @@ ff_status ff_transform_make_masked_msa(ff_ctx *ctx, ff_array_set *features, cons
 
 /* ---- features ---- */
 
-static float deletion_value(float d)
-{
-    return d == 0 ? 0 : atanf(d / 3) * (float)(2 / 3.14159265358979323846);
-}
-
-static float has_deletion(float d) { return d < 0 ? 0 : d > 1 ? 1 : d; }
-
-static ff_status make_target_feat(ff_ctx *ctx, ff_array_set *features)
+ff_status ff_transform_make_target_feat(ff_ctx *ctx, ff_array_set *features)
 {
     enum { WIDTH = 1 + FF_NUM_RESTYPES };
     const ff_array *aatype = ff_array_need(ctx, features, "aatype", FF_ARRAY_INT32, FF_DIMS(-1));
@@ -191,7 +155,7 @@ static ff_status make_target_feat(ff_ctx *ctx, ff_array_set *features)
     if (feat == NULL)
         return ctx->status;
     for (int64_t i = 0; i < n; i++) {
-        feat->f32[i * WIDTH] = has_deletion((float)between->i32[i]);
+        feat->f32[i * WIDTH] = between->i32[i] > 0;
         if (aatype->i32[i] >= 0 && aatype->i32[i] < FF_NUM_RESTYPES)
             feat->f32[i * WIDTH + 1 + aatype->i32[i]] = 1;
     }
@@ -207,17 +171,13 @@ static ff_status make_extra_deletions(ff_ctx *ctx, ff_array_set *features)
     ff_array *value = ff_array_add(ctx, features, "extra_deletion_value", FF_ARRAY_FLOAT32, d->ndim, d->shape);
     if (has == NULL || value == NULL)
         return ctx->status;
-    for (int64_t i = 0; i < d->size; i++)
-        if (d->f32[i] != 0) { /* few are; the arrays are zero */
-            has->f32[i] = has_deletion(d->f32[i]);
-            value->f32[i] = deletion_value(d->f32[i]);
-        }
+    ff_deletion_row(has->f32, value->f32, d->f32, d->size);
     return FF_OK;
 }
 
 ff_status ff_transform_make_msa_feat(ff_ctx *ctx, ff_array_set *features)
 {
-    FF_TRY(make_target_feat(ctx, features));
+    FF_TRY(ff_transform_make_target_feat(ctx, features));
     FF_TRY(make_extra_deletions(ctx, features));
     const ff_array *msa = ff_array_need(ctx, features, "msa", FF_ARRAY_INT32, FF_DIMS(-1, -1));
     if (msa == NULL)
@@ -231,15 +191,7 @@ ff_status ff_transform_make_msa_feat(ff_ctx *ctx, ff_array_set *features)
     ff_array *feat = ff_array_add(ctx, features, "msa_feat", FF_ARRAY_FLOAT32, FF_DIMS(s, n, FF_MSA_FEAT_WIDTH));
     if (feat == NULL)
         return ctx->status;
-    for (int64_t i = 0; i < s * n; i++) {
-        float *f = feat->f32 + i * FF_MSA_FEAT_WIDTH;
-        if ((uint32_t)msa->i32[i] < FF_MSA_CODES)
-            f[msa->i32[i]] = 1;
-        f[FF_MSA_CODES] = has_deletion(deletions->f32[i]);
-        f[FF_MSA_CODES + 1] = deletion_value(deletions->f32[i]);
-        memcpy(f + FF_MSA_CODES + 2, profile->f32 + i * FF_MSA_CODES, FF_MSA_CODES * sizeof *f);
-        f[FF_MSA_FEAT_WIDTH - 1] = deletion_value(mean->f32[i]);
-    }
+    ff_msa_feat_row(feat->f32, msa->i32, deletions->f32, profile->f32, mean->f32, s * n);
     return FF_OK;
 }
 

@@ -267,6 +267,79 @@ static void test_samples_do_not_depend_on_threads_or_order(void)
     }
 }
 
+/* One slice by the transforms, one after the other; start = first residue of the crop. */
+static void transform_slice(ff_array_set *f, int64_t slice, int64_t start)
+{
+    const bool training = options.training;
+    const ff_random_key blocks = ff_sample_random(&options.key, slice, FF_DRAW_BLOCK_DELETE),
+                        rows = ff_sample_random(&options.key, slice, FF_DRAW_SAMPLE_MSA),
+                        mask = ff_sample_random(&options.key, slice, FF_DRAW_MASKED_MSA);
+    for (int64_t i = 0; i < raw.count; i++)
+        CU_ASSERT_PTR_NOT_NULL_FATAL(ff_array_copy(&ctx, f, raw.items[i]->name, raw.items[i]));
+    CU_ASSERT_EQUAL(ff_transform_type_features(&ctx, f), FF_OK);
+    CU_ASSERT_EQUAL(ff_transform_correct_msa_restypes(&ctx, f), FF_OK);
+    CU_ASSERT_EQUAL(ff_transform_squeeze_features(&ctx, f), FF_OK);
+    CU_ASSERT_EQUAL(ff_transform_make_seq_mask(&ctx, f), FF_OK);
+    CU_ASSERT_EQUAL(ff_transform_make_msa_mask(&ctx, f), FF_OK);
+    CU_ASSERT_EQUAL(ff_transform_make_hhblits_profile(&ctx, f), FF_OK);
+    if (training)
+        CU_ASSERT_EQUAL(ff_transform_block_delete_msa(&ctx, f, f, &options.block_delete, &blocks), FF_OK);
+    CU_ASSERT_EQUAL(ff_transform_sample_msa(&ctx, f, f, options.num_seq, &rows), FF_OK);
+    CU_ASSERT_EQUAL(ff_transform_make_masked_msa(&ctx, f, &options.masked_msa, &mask), FF_OK);
+    CU_ASSERT_EQUAL(ff_transform_nearest_neighbor_clusters(&ctx, f), FF_OK);
+    CU_ASSERT_EQUAL(ff_transform_summarize_clusters(&ctx, f), FF_OK);
+    CU_ASSERT_EQUAL(ff_transform_crop_extra_msa(&ctx, f, options.num_extra, NULL), FF_OK);
+    CU_ASSERT_EQUAL(ff_transform_make_msa_feat(&ctx, f), FF_OK);
+    CU_ASSERT_EQUAL(ff_transform_select_features(&ctx, f), FF_OK);
+    if (options.crop_size > 0)
+        CU_ASSERT_EQUAL(ff_transform_crop(&ctx, f, options.crop_size, start), FF_OK);
+}
+
+/* The pipeline and the transforms, for slices of a chain. */
+static void compare_with_transforms(void)
+{
+    process(&batch);
+    const int64_t num_slices = get(&batch, "seq_length")->size;
+    const ff_feature_sizes sizes = {{-1, get(&batch, "aatype")->shape[1], options.num_seq, options.num_extra, -1}};
+    static const char *const names[] = {"msa_feat", "true_msa", "bert_mask", "msa_mask", "msa_row_mask", "target_feat", "extra_msa",
+                                        "extra_msa_mask", "extra_msa_row_mask", "extra_has_deletion", "extra_deletion_value",
+                                        "seq_mask", "residue_index"};
+    for (int64_t slice = 0; slice < num_slices; slice++) {
+        ff_array_set one;
+        ff_array_set_init(&one);
+        transform_slice(&one, slice, get(&batch, "residue_index")->i32[0]);
+        CU_ASSERT_EQUAL(ff_transform_stack_slice(&ctx, &again, &one, slice, num_slices, &sizes), FF_OK);
+        ff_array_set_destroy(&one);
+    }
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const ff_array *a = get(&batch, names[i]), *b = get(&again, names[i]);
+        CU_ASSERT_EQUAL_FATAL(a->size, b->size);
+        CU_ASSERT_EQUAL(memcmp(a->data, b->data, (size_t)a->size * 4), 0);
+    }
+}
+
+static void test_the_pipeline_equals_its_transforms(void)
+{
+    make_raw(70, 90, 1); /* more rows than 32 + 64 are not there: fewer extra rows than asked for */
+    compare_with_transforms();
+    options.num_extra = 20;
+    options.crop_size = 33;
+    compare_with_transforms();
+}
+
+static void test_the_training_pipeline_equals_its_transforms(void)
+{
+    make_raw(40, 90, 1);
+    CU_ASSERT_EQUAL_FATAL(ff_process_options_preset(&ctx, &options, "initial"), FF_OK);
+    options.num_seq = 20;
+    options.num_extra = 30;
+    options.crop_size = 16;
+    for (uint64_t k = 0; k < 5; k++) {
+        options.key.sample = k;
+        compare_with_transforms();
+    }
+}
+
 /* ---- training ---- */
 
 static ff_status number_residues(ff_ctx *c, void *arg, ff_array_set *features)
@@ -367,6 +440,9 @@ static void test_wrong_features_are_refused_by_name(void)
     add("deletion_matrix_int", FF_ARRAY_INT32, FF_DIMS(3, 6));
     check_refused(FF_ERR_FORMAT, "deletion_matrix is float32 [3, 6], wanted float32 [4, 6]");
     make_raw(6, 4, 1);
+    add("template_sum_probs", FF_ARRAY_FLOAT32, FF_DIMS(0, 1)); /* for one template */
+    check_refused(FF_ERR_FORMAT, "template_sum_probs has 0 templates, template_aatype 1");
+    make_raw(6, 4, 1);
     get(&raw, "msa")->i32[7] = 30;
     check_refused(FF_ERR_FORMAT, "msa row 1, residue 1: code 30");
     ff_array_remove(&raw, "msa");
@@ -408,6 +484,8 @@ static CU_TestInfo tests[] = {
     {"slices_differ_in_msa_and_share_the_rest", test_slices_differ_in_msa_and_share_the_rest},
     {"the_same_key_gives_the_same_batch_and_another_another", test_the_same_key_gives_the_same_batch_and_another_another},
     {"samples_do_not_depend_on_threads_or_order", test_samples_do_not_depend_on_threads_or_order},
+    {"the_pipeline_equals_its_transforms", test_the_pipeline_equals_its_transforms},
+    {"the_training_pipeline_equals_its_transforms", test_the_training_pipeline_equals_its_transforms},
     {"training_crops_features_and_labels_alike", test_training_crops_features_and_labels_alike},
     {"fape_is_clamped_in_nine_of_ten_samples", test_fape_is_clamped_in_nine_of_ten_samples},
     {"a_chain_shorter_than_the_crop_is_padded", test_a_chain_shorter_than_the_crop_is_padded},

@@ -235,6 +235,19 @@ static void test_sampling_into_another_set_equals_sampling_in_place(void)
     }
 }
 
+static void test_arrays_of_other_lengths_are_refused(void)
+{
+    numbered_rows(5);
+    add_floats("bert_mask", FF_DIMS(4, 2), NULL);
+    check_refused(ff_transform_sample_msa(&ctx, &other, &set, 3, NULL), FF_ERR_FORMAT, "bert_mask has 4 rows of numbers, msa 5");
+    ff_array_remove(&set, "bert_mask");
+    OK(ff_transform_sample_msa(&ctx, &set, &set, 3, NULL));
+    ones("extra_msa_row_mask", FF_DIMS(7));
+    check_refused(ff_transform_crop_extra_msa(&ctx, &set, 1, NULL), FF_ERR_FORMAT, "extra_msa_row_mask has 7");
+    ones("extra_msa_mask", FF_DIMS(2, 3));
+    check_refused(ff_transform_nearest_neighbor_clusters(&ctx, &set), FF_ERR_FORMAT, "extra_msa_mask");
+}
+
 static void test_block_deletion_keeps_the_query_and_the_order(void)
 {
     const ff_block_delete_options o = {0.3, 5, false};
@@ -539,6 +552,7 @@ static CU_TestInfo tests[] = {
     {"sampling_without_a_key_takes_the_first_rows", test_sampling_without_a_key_takes_the_first_rows},
     {"sampling_one_row_leaves_no_extra_rows", test_sampling_one_row_leaves_no_extra_rows},
     {"sampling_into_another_set_equals_sampling_in_place", test_sampling_into_another_set_equals_sampling_in_place},
+    {"arrays_of_other_lengths_are_refused", test_arrays_of_other_lengths_are_refused},
     {"block_deletion_keeps_the_query_and_the_order", test_block_deletion_keeps_the_query_and_the_order},
     {"a_random_extra_crop_is_a_choice_of_the_rows", test_a_random_extra_crop_is_a_choice_of_the_rows},
     {"masking_everything_and_nothing", test_masking_everything_and_nothing},
