@@ -14,7 +14,8 @@ ff_status ff_file_seal(ff_ctx *ctx, const char *path);
 /**
  * Read the whole file and compare: any changed, missing or added byte is noticed (a file of 1.5 GB takes about half a
  * second from memory).
- * @return FF_ERR_IO: not readable; FF_ERR_FORMAT: no seal (cut short, or changed by another program), or a wrong checksum.
+ * @return FF_ERR_IO: not readable; FF_ERR_FORMAT: no seal (cut short, or changed by another program), or a wrong
+ *         checksum.
  */
 ff_status ff_file_check_seal(ff_ctx *ctx, const char *path);
 

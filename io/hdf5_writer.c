@@ -105,8 +105,8 @@ ff_status ff_hdf5_make_group(ff_ctx *ctx, ff_hdf5_writer *w, const char *group)
     return FF_OK;
 }
 
-/* Chunks along the first axes, so that a row of the last axes stays whole where it can; of nearly one size, because the last
- * one is stored whole. */
+/* Chunks along the first axes, so that a row of the last axes stays whole where it can; of nearly one size, because the
+ * last one is stored whole. */
 static void choose_chunk(int ndim, const int64_t *shape, size_t element_bytes, hsize_t *chunk)
 {
     size_t bytes = element_bytes;

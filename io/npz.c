@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/number_formats.h"
 #include "io/zip_file.h"
 
 struct ff_npz {
@@ -112,7 +111,12 @@ static const char *value_of(const char *header, const char *key)
 
 static ff_status read_type(const place *at, const char *header, ff_npz_info *info)
 {
-    static const char *const kinds[] = {"f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"};
+    static const struct {
+        const char *name;
+        ff_number_type type;
+    } types[] = {{"f2", FF_NUMBER_F16}, {"f4", FF_NUMBER_F32}, {"f8", FF_NUMBER_F64}, {"i1", FF_NUMBER_I8},
+                 {"i2", FF_NUMBER_I16}, {"i4", FF_NUMBER_I32}, {"i8", FF_NUMBER_I64}, {"u1", FF_NUMBER_U8},
+                 {"u2", FF_NUMBER_U16}, {"u4", FF_NUMBER_U32}, {"u8", FF_NUMBER_U64}, {"b1", FF_NUMBER_BOOL}};
     const char *p = value_of(header, "descr");
     if (p == NULL || *p != '\'')
         return FF_FAIL(at->ctx, FF_ERR_UNSUPPORTED, "%s: array %s is a record; only plain numbers are read", at->path,
@@ -120,10 +124,9 @@ static ff_status read_type(const place *at, const char *header, ff_npz_info *inf
     char type[16] = {0};
     for (size_t i = 0; i + 1 < sizeof type && p[i + 1] != '\0' && p[i + 1] != '\''; i++)
         type[i] = p[i + 1];
-    for (size_t i = 0; (type[0] == '<' || type[0] == '|') && i < sizeof kinds / sizeof *kinds; i++) {
-        if (strcmp(type + 1, kinds[i]) == 0) {
-            info->kind = kinds[i][0];
-            info->item_bytes = kinds[i][1] - '0';
+    for (size_t i = 0; (type[0] == '<' || type[0] == '|') && i < sizeof types / sizeof *types; i++) {
+        if (strcmp(type + 1, types[i].name) == 0) {
+            info->type = types[i].type;
             return FF_OK;
         }
     }
@@ -206,7 +209,7 @@ static ff_status begin(ff_ctx *ctx, ff_npz *npz, int64_t i, ff_zip_member **memb
     *info = (ff_npz_info){.ndim = 0};
     FF_TRY(ff_zip_begin(ctx, npz->zip, i, member));
     ff_status status = read_header(&at, *member, info, &before);
-    const int64_t have = ff_zip_size(npz->zip, i) - before, need = info->size * info->item_bytes;
+    const int64_t have = ff_zip_size(npz->zip, i) - before, need = info->size * ff_number_bytes(info->type);
     if (status == FF_OK && have != need)
         status =
             FF_FAIL(ctx, FF_ERR_FORMAT, "%s: array %s is cut short or damaged: its shape needs %lld bytes, it has %lld",
@@ -228,46 +231,20 @@ ff_status ff_npz_get_info(ff_ctx *ctx, ff_npz *npz, int64_t i, ff_npz_info *info
 
 /* ---- numbers ---- */
 
-#define CONVERT(TYPE, EXPRESSION)                                                                                      \
-    for (int64_t k = 0; k < n; k++) {                                                                                  \
-        TYPE x;                                                                                                        \
-        memcpy(&x, raw + k * (int64_t)sizeof x, sizeof x);                                                             \
-        data[k] = (float)(EXPRESSION);                                                                                 \
-    }                                                                                                                  \
-    return
-
-static void convert(const ff_npz_info *info, const unsigned char *raw, float *data, int64_t n)
-{
-    switch (info->kind * 16 + info->item_bytes) {
-    case 'f' * 16 + 2: CONVERT(uint16_t, ff_half_to_float(x));
-    case 'f' * 16 + 4: CONVERT(float, x);
-    case 'f' * 16 + 8: CONVERT(double, x);
-    case 'i' * 16 + 1: CONVERT(int8_t, x);
-    case 'i' * 16 + 2: CONVERT(int16_t, x);
-    case 'i' * 16 + 4: CONVERT(int32_t, x);
-    case 'i' * 16 + 8: CONVERT(int64_t, x);
-    case 'u' * 16 + 1: CONVERT(uint8_t, x);
-    case 'u' * 16 + 2: CONVERT(uint16_t, x);
-    case 'u' * 16 + 4: CONVERT(uint32_t, x);
-    case 'u' * 16 + 8: CONVERT(uint64_t, x);
-    default: CONVERT(uint8_t, x != 0);
-    }
-}
-
 static ff_status read_numbers(ff_ctx *ctx, ff_zip_member *member, const ff_npz_info *info, float *data)
 {
-    if (info->kind == 'f' && info->item_bytes == 4)
+    if (info->type == FF_NUMBER_F32)
         return ff_zip_read(ctx, member, data, (size_t)info->size * sizeof *data);
     unsigned char *raw = malloc(BUFFER_BYTES);
     if (raw == NULL)
         return FF_FAIL(ctx, FF_ERR_MEM, "out of memory reading an array");
     ff_status status = FF_OK;
-    const int64_t most = BUFFER_BYTES / info->item_bytes;
+    const int64_t item_bytes = ff_number_bytes(info->type), most = BUFFER_BYTES / item_bytes;
     for (int64_t done = 0; status == FF_OK && done < info->size;) {
         const int64_t n = info->size - done < most ? info->size - done : most;
-        status = ff_zip_read(ctx, member, raw, (size_t)(n * info->item_bytes));
+        status = ff_zip_read(ctx, member, raw, (size_t)(n * item_bytes));
         if (status == FF_OK)
-            convert(info, raw, data + done, n);
+            ff_numbers_to_float(info->type, raw, data + done, n);
         done += n;
     }
     free(raw);

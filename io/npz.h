@@ -1,9 +1,9 @@
 /* npz.h - NumPy's .npz: a zip archive of .npy members, one array each. Without the zip library (io/zip_file.h)
  * every call fails with FF_ERR_UNSUPPORTED and says how to build it.
  *
- * Reading: members stored or deflated, zip64; each is read straight into the caller's memory and its checksum is compared.
- * Writing: stored, in the order given, the same bytes for the same arrays; the file appears whole, with the commit.
- * Messages name the file and the array. */
+ * Reading: members stored or deflated, zip64; each is read straight into the caller's memory and its checksum is
+ * compared. Writing: stored, in the order given, the same bytes for the same arrays; the file appears whole, with the
+ * commit. Messages name the file and the array. */
 #ifndef FF_IO_NPZ_H
 #define FF_IO_NPZ_H
 
@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "core/context.h"
+#include "io/number_formats.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -19,8 +20,7 @@ extern "C" {
 enum { FF_NPZ_MAX_DIMS = 8 };
 
 typedef struct {
-    char kind;      /* 'f' float, 'i' integer, 'u' unsigned, 'b' boolean */
-    int item_bytes; /* f: 2, 4, 8; i and u: 1, 2, 4, 8; b: 1; little endian */
+    ff_number_type type;
     bool fortran_order;
     int ndim; /* 0 = a single number */
     int64_t shape[FF_NPZ_MAX_DIMS];
@@ -39,15 +39,15 @@ const char *ff_npz_name(const ff_npz *npz, int64_t i);
 /** The number of the array of that name, -1 when there is none. */
 int64_t ff_npz_find(const ff_npz *npz, const char *name);
 
-/** What array i holds. FF_ERR_FORMAT: not a .npy, or its header does not fit its length; FF_ERR_UNSUPPORTED: big endian,
- * texts, objects and other types that are not numbers. */
+/** What array i holds. FF_ERR_FORMAT: not a .npy, or its header does not fit its length; FF_ERR_UNSUPPORTED: big
+ * endian, texts, objects and other types that are not numbers. */
 ff_status ff_npz_get_info(ff_ctx *ctx, ff_npz *npz, int64_t i, ff_npz_info *info);
 /**
  * Read array i, which must have `size` elements, converted to float32 and in C order.
  * @return FF_ERR_FORMAT: cut short, damaged (the checksum differs), or another number of elements.
  *
- * float32 in C order goes to `data` without a copy; other types pass through a small buffer; Fortran order needs a copy of
- * that one array.
+ * float32 in C order goes to `data` without a copy; other types pass through a small buffer; Fortran order needs a copy
+ * of that one array.
  */
 ff_status ff_npz_read_float(ff_ctx *ctx, ff_npz *npz, int64_t i, float *data, int64_t size);
 

@@ -1,4 +1,4 @@
-/* number_formats.h - 16-bit floating-point numbers as files hold them. */
+/* number_formats.h - numbers as files hold them, little endian, to float32. */
 #ifndef FF_IO_NUMBER_FORMATS_H
 #define FF_IO_NUMBER_FORMATS_H
 
@@ -8,6 +8,27 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+typedef enum {
+    FF_NUMBER_F16,
+    FF_NUMBER_BF16,
+    FF_NUMBER_F32,
+    FF_NUMBER_F64,
+    FF_NUMBER_I8,
+    FF_NUMBER_I16,
+    FF_NUMBER_I32,
+    FF_NUMBER_I64,
+    FF_NUMBER_U8,
+    FF_NUMBER_U16,
+    FF_NUMBER_U32,
+    FF_NUMBER_U64,
+    FF_NUMBER_BOOL
+} ff_number_type;
+
+/** Bytes of one number. */
+int ff_number_bytes(ff_number_type type);
+/** Convert n numbers; `raw` need not be aligned. */
+void ff_numbers_to_float(ff_number_type type, const unsigned char *raw, float *data, int64_t n);
 
 /** IEEE 754 binary16, exactly; subnormals, infinities and NaN too. */
 static inline float ff_half_to_float(uint16_t half)

@@ -1,5 +1,5 @@
-/* zip_file.h - zip archives, member by member: the one place that knows the zip library. Without it every call fails with
- * FF_ERR_UNSUPPORTED and says how to build it.
+/* zip_file.h - zip archives, member by member: the one place that knows the zip library. Without it every call fails
+ * with FF_ERR_UNSUPPORTED and says how to build it.
  *
  * Reading: stored or deflated members, zip64. Writing: stored members, the same bytes for the same content, zip64 where
  * needed; the archive appears whole, with the commit. Messages name the archive and the member. */

@@ -1,12 +1,13 @@
-/* checkpoint.h - our own weight files in HDF5: the weights, their average, the optimiser's moments, and where training stood.
+/* checkpoint.h - our own weight files in HDF5: the weights, their average, the optimiser's moments, and where training
+ * stood.
  *
  *     /                        attributes format = "fastfold checkpoint", version = 1, preset, step, num_arrays
  *     /numbers                 attributes: numbers of the trainer's own
  *     /BLOCK/NAME              float32, in the shape of the parameter NAME (model/weights.h), for each block
  *
  * Blocks are laid out as ff_parameters.values. "parameters" is always there; "ema" is the running average. The
- * file ends with a seal (io/file_seal.h), a checksum that is compared before anything is read; it appears whole or not at
- * all. */
+ * file ends with a seal (io/file_seal.h), a checksum that is compared before anything is read; it appears whole or not
+ * at all. */
 #ifndef FF_MODEL_CHECKPOINT_H
 #define FF_MODEL_CHECKPOINT_H
 
@@ -53,8 +54,8 @@ ff_status ff_checkpoint_write(ff_ctx *ctx, const char *path, const ff_checkpoint
 ff_status ff_checkpoint_read_header(ff_ctx *ctx, const char *path, ff_checkpoint_header *header);
 /**
  * Read header and blocks. Every declared parameter must be in each block found.
- * @return as ff_checkpoint_read_header; FF_ERR_FORMAT also names a missing, mis-shaped (both shapes) or damaged array, and
- *         then the content of the blocks is undefined.
+ * @return as ff_checkpoint_read_header; FF_ERR_FORMAT also names a missing, mis-shaped (both shapes) or damaged array,
+ *         and then the content of the blocks is undefined.
  */
 ff_status ff_checkpoint_read(ff_ctx *ctx, const char *path, ff_checkpoint_header *header,
                              const ff_parameters *parameters, ff_checkpoint_block *blocks, int num_blocks);

@@ -5,8 +5,9 @@
 
 #define PUBLISHED_NAMES "model_1 .. model_5, model_1_ptm .. model_5_ptm"
 
-static const char *const names[] = {"model_1",     "model_2",     "model_3",     "model_4",     "model_5", "model_1_ptm",
-                                    "model_2_ptm", "model_3_ptm", "model_4_ptm", "model_5_ptm", "small",   "tiny"};
+static const char *const names[] = {"model_1",     "model_2",     "model_3",     "model_4",
+                                    "model_5",     "model_1_ptm", "model_2_ptm", "model_3_ptm",
+                                    "model_4_ptm", "model_5_ptm", "small",       "tiny"};
 enum { NUM_NAMES = sizeof names / sizeof *names, FIRST_PTM = 5 };
 
 const char *ff_model_preset_name(int i)
@@ -178,7 +179,8 @@ ff_status ff_model_preset_agrees(ff_ctx *ctx, const char *preset, const char *mo
 {
     const char *members[FF_FAMILY_MODELS] = {NULL};
     const bool family = preset != NULL && ff_model_preset_family(preset, members);
-    /* said first: with a known model beside it, a multimer preset is a disagreement and not just a wish we cannot meet */
+    /* said first: with a known model beside it, a multimer preset is a disagreement and not just a wish we cannot meet
+     * */
     if (preset != NULL && model != NULL && strstr(preset, "multimer") != NULL && find(model) >= 0)
         return FF_FAIL(ctx, FF_ERR_ARG, "preset %s and model %s disagree: %s is a monomer model; leave out the preset",
                        preset, model, model);

@@ -1,8 +1,8 @@
 /* presets.h - all sizes of a monomer model, and the sets of them that have names.
  *
  * Published: model_1 .. model_5 and model_1_ptm .. model_5_ptm (AlphaFold 2.3; Jumper et al. 2021, Suppl. Table 5).
- * Ours: `small` (a twentieth of the arithmetic) and `tiny` (learns on two cores in minutes); both with templates and the
- * predicted aligned error. Families stand for five models: monomer (also monomer_casp14) and monomer_ptm. */
+ * Ours: `small` (a twentieth of the arithmetic) and `tiny` (learns on two cores in minutes); both with templates and
+ * the predicted aligned error. Families stand for five models: monomer (also monomer_casp14) and monomer_ptm. */
 #ifndef FF_MODEL_PRESETS_H
 #define FF_MODEL_PRESETS_H
 

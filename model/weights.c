@@ -8,6 +8,7 @@
 #include "io/npz.h"
 #include "io/zip_file.h"
 #include "model/checkpoint.h"
+#include "model/openfold_names.h"
 
 #define PREFIX       "alphafold/alphafold_iteration/"
 #define PUBLISHED_AT "https://storage.googleapis.com/alphafold/alphafold_params_2022-12-06.tar (licence CC BY 4.0)"
@@ -279,12 +280,19 @@ ff_status ff_weights_read(ff_ctx *ctx, ff_parameters *p, const char *path)
 {
     ff_weights_kind kind;
     FF_TRY(ff_weights_get_kind(ctx, path, &kind));
-    return kind == FF_WEIGHTS_NPZ ? ff_weights_read_npz(ctx, p, path) : read_checkpoint(ctx, p, path);
+    switch (kind) {
+    case FF_WEIGHTS_NPZ: return ff_weights_read_npz(ctx, p, path);
+    case FF_WEIGHTS_TORCH: return ff_openfold_read(ctx, p, path);
+    default: return read_checkpoint(ctx, p, path);
+    }
 }
 
 ff_status ff_weights_declare_as_in_file(ff_ctx *ctx, ff_parameters *p, const char *path)
 {
     ff_weights_kind kind;
     FF_TRY(ff_weights_get_kind(ctx, path, &kind));
+    if (kind == FF_WEIGHTS_TORCH)
+        return FF_FAIL(ctx, FF_ERR_UNSUPPORTED, "%s has OpenFold's layout; say which preset it is (--preset NAME)",
+                       path);
     return kind == FF_WEIGHTS_NPZ ? declare_as_in_npz(ctx, p, path) : ff_checkpoint_declare_as_in_file(ctx, p, path);
 }

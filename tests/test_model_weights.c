@@ -1,7 +1,7 @@
 /* Weights in files: round trips, every kind of damage in one line with file and array, random weights as AlphaFold's.
  *
- * tests/data/weights/model_1_ptm.txt: names and shapes of the published model, and what AlphaFold's own initialiser does
- * with each array ("=" and a constant, or the standard deviation of its random numbers). */
+ * tests/data/weights/model_1_ptm.txt: names and shapes of the published model, and what AlphaFold's own initialiser
+ * does with each array ("=" and a constant, or the standard deviation of its random numbers). */
 #include <CUnit/CUnit.h>
 #include <math.h>
 #include <stdio.h>
