@@ -145,7 +145,14 @@ $(BUILD)/suites.inc: $(TEST_SOURCES)
 	$(Q)sed -n 's/^CU_SuiteInfo \(suite_[a-z0-9_]*\) *=.*/SUITE(\1)/p' $(TEST_SOURCES) | LC_ALL=C sort >$@
 $(BUILD)/obj/tests/main_tests.o: $(BUILD)/suites.inc
 $(BUILD)/obj/tests/main_tests.o: CFLAGS += -I$(BUILD)
-TEST_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,tests/main_tests.c $(TEST_SOURCES) $(wildcard tests/golden_*.c)) \
+# mm.c once more with the AMX instructions in software, so that its tiles are tested on machines without them
+ifeq ($(ARCH),x86_64)
+AMX_SOFTWARE := $(BUILD)/obj/tests/mm.amx_software.bf16.o
+$(AMX_SOFTWARE): kernels/cpu/mm.c Makefile $(BUILD)/config.mk
+	@mkdir -p $(@D); echo "  CC    $< (amx in software)"
+	$(Q)$(CC) $(CFLAGS_ALL) -DFF_ISA=amx_software -DFF_BF16=1 -DFF_ISA_AMX=1 $(AVX512) -include tests/amx_software.h -MMD -MP -c $< -o $@
+endif
+TEST_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,tests/main_tests.c $(TEST_SOURCES) $(wildcard tests/golden_*.c)) $(AMX_SOFTWARE) \
   $(if $(filter 1,$(EMULATE)),$(patsubst %.cu,$(BUILD)/obj/%.emu.o,$(wildcard tests/*.cu)))
 $(BUILD)/bin/tests: $(TEST_OBJECTS) $(LIBRARY)
 	@mkdir -p $(@D); echo "  LD    $@"

@@ -1,12 +1,32 @@
 /* amx_software.h - the AMX tile instructions in plain C, so that the amx kernels are tested on machines without them.
- * Compile kernels/cpu/mm.c with -DFF_ISA_AMX=1 -DFF_AMX_SOFTWARE=1. Semantics: Intel SDM, TDPBF16PS. */
+ *
+ * The Makefile compiles kernels/cpu/mm.c once more with this header before it and without -mamx-*: mm_amx_software_bf16 and
+ * its neighbours, which suite kernels/mm runs wherever there is AVX-512. Semantics: Intel SDM, TDPBF16PS. A tile that was
+ * not configured, or after its release, holds NaN: what the instructions would fault on gives wrong numbers here. */
 #ifndef FF_TESTS_AMX_SOFTWARE_H
 #define FF_TESTS_AMX_SOFTWARE_H
 
+#include <immintrin.h>
 #include <stdint.h>
 #include <string.h>
 
 static _Thread_local uint8_t amx_tile[8][16][64];
+static _Thread_local int amx_configured;
+
+/* config: the 64 bytes of LDTILECFG; only the full 16 x 64 bytes for all tiles is known here. NULL: TILERELEASE. */
+static inline void amx_configure(const void *config)
+{
+    const uint8_t *c = config;
+    amx_configured = c != NULL && c[0] == 1;
+    for (int t = 0; t < 8 && amx_configured; t++)
+        amx_configured = c[16 + 2 * t] == 64 && c[17 + 2 * t] == 0 && c[48 + t] == 16;
+    memset(amx_tile, amx_configured ? 0 : 0xff, sizeof amx_tile);
+}
+static inline void amx_zero(int t)
+{
+    if (amx_configured)
+        memset(amx_tile[t], 0, sizeof amx_tile[t]);
+}
 
 static inline float amx_bf16(uint16_t b)
 {
@@ -17,7 +37,7 @@ static inline float amx_bf16(uint16_t b)
 }
 static inline void amx_load(int t, const void *base, size_t stride)
 {
-    for (int r = 0; r < 16; r++)
+    for (int r = 0; r < 16 && amx_configured; r++)
         memcpy(amx_tile[t][r], (const char *)base + (size_t)r * stride, 64);
 }
 static inline void amx_store(int t, void *base, size_t stride)
@@ -47,9 +67,9 @@ static inline void amx_dot(int c, int a, int b)
 #undef _tile_loadd
 #undef _tile_stored
 #undef _tile_dpbf16ps
-#define _tile_loadconfig(p) ((void)(p))
-#define _tile_release() ((void)0)
-#define _tile_zero(t) memset(amx_tile[t], 0, sizeof amx_tile[t])
+#define _tile_loadconfig(p) amx_configure(p)
+#define _tile_release() amx_configure(NULL)
+#define _tile_zero(t) amx_zero(t)
 #define _tile_loadd(t, p, stride) amx_load(t, p, (size_t)(stride))
 #define _tile_stored(t, p, stride) amx_store(t, p, (size_t)(stride))
 #define _tile_dpbf16ps(c, a, b) amx_dot(c, a, b)

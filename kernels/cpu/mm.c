@@ -93,10 +93,6 @@ FF_INLINE int64_t tile_height(int64_t left)
 #if defined(FF_ISA_AMX)
 /* ---- AMX: 32 x 32 sums in four tiles, 32 values of k a step; what is left over goes through the register tile ---- */
 
-#ifdef FF_AMX_SOFTWARE
-#include "tests/amx_software.h"
-#endif
-
 typedef struct {
     uint8_t palette, start_row, reserved[14];
     uint16_t bytes[16];

@@ -272,7 +272,7 @@ FF_INLINE vi v_bf16_pair(vf lo, vf hi) { return (vi)(v_bf16_bits(lo) | (v_bf16_b
 /** acc[i] += lo(a[i]) * lo(b[i]) + hi(a[i]) * hi(b[i]) */
 FF_INLINE vf v_bf16_dot(vf acc, vi a, vi b)
 {
-#if defined(FF_ISA_AVX512_BF16) || defined(FF_ISA_AMX)
+#if __AVX512BF16__
     return (vf)_mm512_dpbf16_ps((__m512)acc, (__m512bh)a, (__m512bh)b);
 #else
     const vi high = vi_set1((int32_t)0xffff0000u);
@@ -283,7 +283,7 @@ FF_INLINE vf v_bf16_dot(vf acc, vi a, vi b)
 /** Store FF_VL floats as bf16, contiguous. */
 FF_INLINE void v_store_bf16(ff_bf16 *p, vf x)
 {
-#if defined(FF_ISA_AVX512_BF16) || defined(FF_ISA_AMX)
+#if __AVX512BF16__
     _mm256_storeu_si256((__m256i *)(void *)p, (__m256i)_mm512_cvtneps_pbh((__m512)x));
 #elif FF_SIMD_512
     _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtepi32_epi16((__m512i)v_bf16_bits(x)));
