@@ -151,7 +151,14 @@ static void region_backward(ff_ctx *ctx, ff_node *node)
     ctx->op_index = args.op_index;
     ctx->step = args.step;
 
-    ff_tensor *leaves[FF_REGION_TENSORS] = {NULL}, *tensors[FF_REGION_TENSORS] = {NULL};
+    ff_tensor *leaves[FF_REGION_TENSORS] = {NULL}, *tensors[FF_REGION_TENSORS] = {NULL}, *grads[FF_REGION_TENSORS] = {NULL};
+    for (int i = 0; i < args.num_tensors; i++) /* only their gradients are needed: the rerun makes the outputs again */
+        if (node->outputs[i] != NULL) {
+            grads[i] = node->outputs[i]->grad;
+            node->outputs[i]->grad = NULL;
+            ff_tensor_release(node->outputs[i]);
+            node->outputs[i] = NULL;
+        }
     if (ff_tape_create(ctx) == FF_OK) {
         for (int i = 0; i < args.num_tensors; i++) {
             leaves[i] = leaf(ctx, node->inputs[i]);
@@ -159,12 +166,11 @@ static void region_backward(ff_ctx *ctx, ff_node *node)
         }
         args.region(ctx, args.arg, tensors);
         for (int i = 0; i < args.num_tensors; i++) { /* move the gradients onto the rerun's outputs */
-            ff_tensor *out = node->outputs[i];
-            if (ctx->status != FF_OK || out == NULL || out->grad == NULL || tensors[i] == NULL)
+            if (ctx->status != FF_OK || grads[i] == NULL || tensors[i] == NULL)
                 continue;
             assert(tensors[i]->grad == NULL);
-            tensors[i]->grad = out->grad;
-            out->grad = NULL;
+            tensors[i]->grad = grads[i];
+            grads[i] = NULL;
         }
         for (int i = 0; i < args.num_tensors; i++)
             if (tensors[i] != leaves[i]) {
@@ -187,6 +193,7 @@ static void region_backward(ff_ctx *ctx, ff_node *node)
     }
     release_all(tensors, FF_REGION_TENSORS);
     release_all(leaves, FF_REGION_TENSORS);
+    release_all(grads, FF_REGION_TENSORS);
     ctx->tape = outer;
     ctx->op_index = op_index;
     ctx->step = step;
