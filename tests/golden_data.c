@@ -7,12 +7,13 @@
 #include <string.h>
 
 static const golden_data_kind *const tables[] = {golden_data_parser_kinds, golden_data_structure_kinds,
-                                                 golden_data_transform_kinds, golden_data_raw_kinds};
+                                                 golden_data_transform_kinds, golden_data_raw_kinds,
+                                                 golden_data_label_kinds};
 enum { NUM_TABLES = sizeof tables / sizeof *tables, NAME_BYTES = 512 };
 
 bool golden_data_knows(const char *family)
 {
-    static const char *const families[] = {"data_parsers", "data_raw", "data_transforms", "data_random"};
+    static const char *const families[] = {"data_parsers", "data_raw", "data_transforms", "data_random", "data_labels"};
     for (size_t i = 0; i < sizeof families / sizeof *families; i++)
         if (strcmp(family, families[i]) == 0)
             return true;

@@ -19,6 +19,7 @@ typedef struct {
     const char *data_root; /* folder of the input files, "../shared/data" */
     golden_report_fn report;
     void *report_arg;
+    const char *path; /* of the file: other reference files lie next to it */
 } golden_data;
 
 /* A kind of group: `prefix` "fasta" serves fasta/one.fasta; a prefix without files below (depth 0) serves itself. */
@@ -32,6 +33,7 @@ typedef struct {
 extern const golden_data_kind golden_data_parser_kinds[];    /* golden_data_parsers.c: fasta, a3m, sto, hhr, ... */
 extern const golden_data_kind golden_data_structure_kinds[]; /* golden_data_structures.c: mmcif, pdb */
 extern const golden_data_kind golden_data_transform_kinds[]; /* golden_data_transforms.c: data_transforms, data_random */
+extern const golden_data_kind golden_data_label_kinds[];     /* golden_data_labels.c */
 extern const golden_data_kind golden_data_raw_kinds[];       /* golden_data_raw.c */
 
 /** Whether the family is one of these. */

@@ -300,7 +300,7 @@ static ff_status check_data_case(ff_ctx *ctx, void *arg, const char *name)
 /* A file of the data side: parsers, features, transforms. */
 static void check_data_file(checker *k, const char *path, const char *family)
 {
-    golden_data g = {&k->ctx, NULL, k->options.data_root, report_data, NULL};
+    golden_data g = {&k->ctx, NULL, k->options.data_root, report_data, NULL, path};
     data_visit visit = {k, &g, path, family, ""};
     g.report_arg = &visit;
     if (ff_hdf5_open(&k->ctx, &g.file, path) != FF_OK ||

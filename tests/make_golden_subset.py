@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""make_golden_subset.py SOURCE TARGET: copies the project's own reference cases out of the whole set.
+"""make_golden_subset.py SOURCE TARGET MODEL_TARGET: copies the project's own reference cases out of the whole set.
 
-Of every family: all `tiny` cases, one `real` one and some long ones, written packed to TARGET/FAMILY.h5 with the
-attributes of SOURCE/FAMILY.h5. Needs h5py.
+Of every family of the trunk: all `tiny` cases, one `real` one and some long ones, written packed to TARGET/FAMILY.h5 with
+the attributes of SOURCE/FAMILY.h5. Of structure, heads, losses and whole model: the small cases, to MODEL_TARGET. Needs h5py.
 """
 import os
 import sys
@@ -20,13 +20,23 @@ REAL = {
     "embeddings": "real",
     "template": "torsion_real",
     "embeddings_and_evoformer": None,
-    "losses": None,
+}
+
+MODEL = {
+    "losses": ("tiny",),
+    "geometry": ("",),
+    "ipa": ("tiny",),
+    "structure_module": ("tiny",),
+    "heads": ("tiny",),
+    "whole_model_tiny": ("loss_recycle1", "no_templates_recycle1", "recycle3"),
 }
 
 LONG = ("attention_core_long", "column_global_long", "column_long", "msa_long")
 
 
 def wanted(family, case):
+    if family in MODEL:
+        return any(part in case for part in MODEL[family]) and case != "recycle3_released"
     return "tiny" in case or case == REAL[family] or case in LONG
 
 
@@ -46,10 +56,10 @@ def copy_group(old, new):
             new.create_dataset(name, data=item[()])
 
 
-def main(source, target):
+def main(source, families, target):
     os.makedirs(target, exist_ok=True)
     total = 0
-    for family in REAL:
+    for family in families:
         path = os.path.join(target, family + ".h5")
         # the "latest" format has much less overhead in files of many small arrays; every library since 1.10 reads it
         with h5py.File(os.path.join(source, family + ".h5"), "r") as old, \
@@ -64,6 +74,7 @@ def main(source, target):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
+    if len(sys.argv) != 4:
         sys.exit(__doc__)
-    main(*sys.argv[1:])
+    main(sys.argv[1], REAL, sys.argv[2])
+    main(sys.argv[1], MODEL, sys.argv[3])

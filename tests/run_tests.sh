@@ -88,10 +88,10 @@ for isa in avx512_bf16 amx; do
 done
 
 for isa in $isas; do
-    step "golden tests/golden f32 $isa" "$golden" --isa "$isa" --threads 2 tests/golden
+    step "golden tests/golden f32 $isa" "$golden" --isa "$isa" --threads 2 tests/golden tests/golden_model
 done
 for isa in $bf16_isas; do
-    step "golden tests/golden bf16 $isa" "$golden" --isa "$isa" --dtype bf16 --threads 2 tests/golden
+    step "golden tests/golden bf16 $isa" "$golden" --isa "$isa" --dtype bf16 --threads 2 tests/golden tests/golden_model
 done
 step "golden tests/golden f32 one thread" "$golden" --threads 1 tests/golden
 [ -z "${SAN:-}" ] && step "golden tests/golden f32 three threads" "$golden" --threads 3 tests/golden
@@ -104,7 +104,8 @@ fi
 if [ -d $shared ] && [ -z "${SAN:-}" ]; then
     files=
     for family in primitives msa_attention transition outer_product_mean triangle evoformer_block evoformer_stack \
-        embeddings template embeddings_and_evoformer; do
+        embeddings template embeddings_and_evoformer geometry ipa structure_module heads losses whole_model_tiny \
+        training_trajectory; do
         files="$files $shared/$family.h5"
     done
     if [ -n "${FULL:-}" ]; then
