@@ -440,6 +440,39 @@ static void test_the_total_is_the_weighted_sum(void)
     CU_ASSERT_DOUBLE_EQUAL(ff_loss_sample_weight(mask, 5), 2, 1e-12);
 }
 
+/* The gradients that ff_loss_total added, against those of the losses one by one with their weights in the stage. */
+static void test_gradients_of_the_total_are_those_of_its_parts(void)
+{
+    const double sample = 1.5;
+    const ff_loss_weights w = ff_loss_stage_weights(FF_STAGE_PTM);
+    int64_t size;
+    double value;
+    ff_torsion_result torsion;
+    ff_violation_result violation;
+    loss_case_make(&c, 9, 2);
+    const int64_t n = c.num_res;
+    total(&c.grads, sample);
+    float *copy = copy_gradients(&size);
+    loss_case_clear_gradients(&c);
+    float *better = loss_array(&c, n), *pos = loss_array(&c, 42 * n), *exists = loss_array(&c, 14 * n);
+    float *frames = loss_array(&c, 96 * n);
+    CU_ASSERT_EQUAL(ff_loss_rename_truth(&ctx, better, pos, exists, frames, &c.in.renaming), FF_OK);
+    const ff_sidechain_fape_inputs sidechain = {n, c.frames, c.atom14, frames, c.frame_mask, pos, exists};
+    const ff_loss_grads *g = &c.grads;
+    ff_loss_fape_backbone(&ctx, &value, NULL, g->traj, 0.5 * sample, &c.in.backbone);
+    ff_loss_fape_sidechain(&ctx, &value, g->frames, g->atom14_pos, 0.5 * sample, &sidechain);
+    ff_loss_torsion(&ctx, &torsion, g->angles, g->unnormalized_angles, sample, &c.in.torsion);
+    ff_loss_violation(&ctx, &violation, NULL, g->atom14_pos, w.violation * sample, NULL, &c.in.violation);
+    ff_loss_distogram(&ctx, &value, g->distogram_logits, w.distogram * sample, &c.in.distogram);
+    ff_loss_masked_msa(&ctx, &value, g->masked_msa_logits, w.masked_msa * sample, &c.in.masked_msa);
+    ff_loss_plddt(&ctx, &value, NULL, g->plddt_logits, w.plddt * sample, &c.in.plddt);
+    ff_loss_resolved(&ctx, &value, g->resolved_logits, w.resolved * sample, &c.in.resolved);
+    ff_loss_pae(&ctx, &value, g->pae_logits, w.pae * sample, &c.in.pae);
+    CU_ASSERT_EQUAL(ctx.status, FF_OK);
+    CU_ASSERT(gradient_change(copy) < 1e-6);
+    ff_test_free(copy);
+}
+
 /* Parts of weight 0 leave their gradients alone: initial training has no violations, no resolved, no PAE. */
 static void test_a_zero_weight_has_no_gradient(void)
 {
@@ -563,6 +596,7 @@ static CU_TestInfo tests[] = {
     {"a_mirrored_truth_changes_fape_only", test_a_mirrored_truth_changes_fape_only},
     {"gradients_are_added_and_follow_the_weight", test_gradients_are_added_and_follow_the_weight},
     {"the_total_is_the_weighted_sum", test_the_total_is_the_weighted_sum},
+    {"gradients_of_the_total_are_those_of_its_parts", test_gradients_of_the_total_are_those_of_its_parts},
     {"a_zero_weight_has_no_gradient", test_a_zero_weight_has_no_gradient},
     {"threads_do_not_change_a_bit", test_threads_do_not_change_a_bit},
     {"empty_masks_give_zero", test_empty_masks_give_zero},
