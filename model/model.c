@@ -390,7 +390,7 @@ static bool is_last(ff_ctx *ctx, const ff_model_options *o, int64_t pass, int64_
         out->change_ang = distance_change(ff_data(previous->positions), ff_data(out->structure.atom37),
                                           ff_data(s->features.seq_mask), out->num_res);
     if (o->on_pass != NULL && computing)
-        o->on_pass(o->on_pass_arg, pass, num_passes, out->change_ang);
+        o->on_pass(ctx, o->on_pass_arg, out);
     return pass + 1 == num_passes || (o->recycle_tolerance > 0 && out->change_ang < o->recycle_tolerance);
 }
 

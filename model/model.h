@@ -33,8 +33,10 @@ void ff_model_destroy(ff_model *model);
 
 /* ---- forward ---- */
 
-/** Told after each pass: its number and the change of the CA distance matrix in Å (root mean square; NaN for pass 0). */
-typedef void (*ff_pass_fn)(void *arg, int64_t pass, int64_t num_passes, double change_ang);
+struct ff_model_output;
+
+/** Told after each pass, with what it gave: out->num_passes and out->change_ang, representations and structure, no heads. */
+typedef void (*ff_pass_fn)(ff_ctx *ctx, void *arg, const struct ff_model_output *out);
 
 typedef struct {
     int64_t num_recycle;      /* passes after the first; -1 = as many as the batch has slices for */
@@ -51,9 +53,9 @@ typedef struct {
 ff_model_options ff_model_options_default(void);
 
 /* Of the last pass; released by ff_model_output_release. */
-typedef struct {
+typedef struct ff_model_output {
     int64_t num_res, num_passes; /* passes done */
-    double change_ang;           /* of the last pass */
+    double change_ang;           /* of the CA distance matrix since the pass before, root mean square; NaN after the first */
     ff_evoformer_output representations;
     ff_structure_output structure;
     ff_heads_output heads;

@@ -1,0 +1,424 @@
+/* Contents: the predictor; batches; results; raw outputs; predicting; costs. */
+#include "infer/predict.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "model/initialise.h"
+#include "model/weights.h"
+#include "structure/residue_constants.h"
+#include "tensor/plan.h"
+#include "tensor/pool.h"
+
+static double now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- the predictor ---- */
+
+/* The longest preset name that stands in a file's name as a whole word. */
+static bool name_in_path(const char *path, char preset[FF_PRESET_NAME_BYTES])
+{
+    const char *slash = strrchr(path, '/'), *file = slash == NULL ? path : slash + 1;
+    size_t best = 0;
+    for (int i = 0; ff_model_preset_name(i) != NULL; i++) {
+        const char *name = ff_model_preset_name(i);
+        const size_t length = strlen(name);
+        const char *at = strstr(file, name);
+        if (at == NULL || length <= best || (at > file && at[-1] != '_' && at[-1] != '-' && at[-1] != '.'))
+            continue;
+        best = length;
+        snprintf(preset, FF_PRESET_NAME_BYTES, "%s", name);
+    }
+    return best > 0;
+}
+
+/* Whether every array the preset declares is in `file` with its shape. */
+static bool fits(const char *preset, const ff_parameters *file)
+{
+    ff_ctx quiet;
+    ff_model_config config;
+    ff_parameters wanted;
+    ff_context_init(&quiet);
+    quiet.log.file = NULL;
+    ff_parameters_init(&wanted);
+    bool good = ff_model_config_preset(&quiet, &config, preset) == FF_OK &&
+                ff_model_declare(&quiet, &config, &wanted) == FF_OK;
+    for (int64_t i = 0; good && i < wanted.count; i++) {
+        const ff_parameter *w = &wanted.items[i], *f = ff_parameters_find(file, w->name);
+        good = f != NULL && f->ndim == w->ndim && memcmp(f->shape, w->shape, (size_t)w->ndim * sizeof *w->shape) == 0;
+    }
+    ff_parameters_destroy(&wanted);
+    return good;
+}
+
+ff_status ff_predictor_find_preset(ff_ctx *ctx, const char *weights, char preset[FF_PRESET_NAME_BYTES])
+{
+    ff_parameters file;
+    ff_status status = FF_OK;
+    if (name_in_path(weights, preset))
+        return FF_OK;
+    ff_parameters_init(&file);
+    FF_TRY_DONE(ff_weights_declare_as_in_file(ctx, &file, weights));
+    /* with the error head first: without it a file of model_1_ptm fits model_1, too */
+    static const char *const by_size[] = {"model_1_ptm", "model_3_ptm", "model_1", "model_3", "small", "tiny"};
+    for (size_t i = 0; i < sizeof by_size / sizeof *by_size; i++)
+        if (fits(by_size[i], &file)) {
+            snprintf(preset, FF_PRESET_NAME_BYTES, "%s", by_size[i]);
+            goto done;
+        }
+    status = FF_FAIL(ctx, FF_ERR_FORMAT, "%s fits no preset: name it with --preset", weights);
+done:
+    ff_parameters_destroy(&file);
+    return status;
+}
+
+static ff_status set_sizes(ff_ctx *ctx, ff_predictor *p, const char *preset, ff_model_config *config)
+{
+    memset(p, 0, sizeof *p);
+    FF_TRY(ff_model_config_preset(ctx, config, preset));
+    snprintf(p->name, sizeof p->name, "%s", preset);
+    FF_TRY(ff_process_options_preset(ctx, &p->process, preset));
+    p->process.pad = false;
+    p->forward = ff_model_options_default();
+    return FF_OK;
+}
+
+ff_status ff_predictor_open(ff_ctx *ctx, ff_predictor *p, const char *preset, const char *weights, uint64_t seed)
+{
+    char found[FF_PRESET_NAME_BYTES];
+    ff_model_config config;
+    memset(p, 0, sizeof *p);
+    if (preset == NULL && weights == NULL)
+        return FF_FAIL(ctx, FF_ERR_ARG, "neither a preset nor a weight file was given");
+    if (preset == NULL) {
+        FF_TRY(ff_predictor_find_preset(ctx, weights, found));
+        preset = found;
+    }
+    FF_TRY(set_sizes(ctx, p, preset, &config));
+    FF_TRY(ff_model_create(ctx, &p->model, &config, false));
+    p->random_weights = weights == NULL;
+    return weights == NULL ? ff_model_initialise(ctx, &p->model.parameters, seed)
+                           : ff_weights_read(ctx, &p->model.parameters, weights);
+}
+
+ff_status ff_predictor_open_dry(ff_ctx *ctx, ff_predictor *p, const char *preset)
+{
+    ff_model_config config;
+    FF_TRY(set_sizes(ctx, p, preset, &config));
+    return ff_model_create(ctx, &p->model, &config, false); /* zeros: pages nobody touches */
+}
+
+void ff_predictor_close(ff_predictor *p)
+{
+    ff_model_destroy(&p->model);
+    memset(p, 0, sizeof *p);
+}
+
+/* ---- batches ---- */
+
+ff_status ff_predictor_make_batch(ff_ctx *ctx, const ff_predictor *p, const ff_array_set *features, uint64_t seed,
+                                  ff_array_set *batch)
+{
+    ff_process_options options = p->process;
+    options.key = (ff_sample_key){seed, 0, 0};
+    return ff_process_features(ctx, batch, features, &options);
+}
+
+/* ---- results ---- */
+
+/* Residues before the padding of the last slice. */
+static int64_t real_residues(const ff_model_output *out)
+{
+    const float *mask = ff_data(ff_model_output_features(out)->seq_mask);
+    int64_t n = out->num_res;
+    while (n > 0 && mask[n - 1] == 0.0f)
+        n--;
+    return n;
+}
+
+/* The top left n x n corner of a total x total array of rows of `width`. */
+static float *corner(ff_ctx *ctx, const float *x, int64_t total, int64_t n, int64_t width)
+{
+    float *cut = malloc((size_t)(n * n * width + 1) * sizeof *cut);
+    if (cut == NULL) {
+        FF_FAIL(ctx, FF_ERR_MEM, "out of memory for results");
+        return NULL;
+    }
+    for (int64_t i = 0; i < n; i++)
+        memcpy(cut + i * n * width, x + i * total * width, (size_t)(n * width) * sizeof *cut);
+    return cut;
+}
+
+static ff_status set_pair_results(ff_ctx *ctx, const ff_predictor *p, const ff_model_output *out, int64_t n,
+                                  ff_prediction *result)
+{
+    const ff_heads_config *h = &p->model.heads.config;
+    const int64_t total = out->num_res;
+    float edges[256];
+    float *logits = corner(ctx, ff_data(out->heads.distogram), total, n, h->distogram_num_bins);
+    if (logits == NULL)
+        return ctx->status;
+    ff_bin_edges(edges, h->distogram_first_break, h->distogram_last_break, h->distogram_num_bins);
+    ff_status status = ff_prediction_set_contacts(ctx, result, logits, h->distogram_num_bins, edges);
+    free(logits);
+    if (status != FF_OK || h->pae_num_bins == 0)
+        return status;
+    float *pae = malloc((size_t)(total * total + 1) * sizeof *pae);
+    if (pae == NULL)
+        return FF_FAIL(ctx, FF_ERR_MEM, "out of memory for results");
+    const float *errors = ff_data(out->heads.predicted_aligned_error);
+    ff_bin_edges(edges, 0, h->pae_max_error_bin, h->pae_num_bins);
+    const double max = ff_predicted_aligned_error(pae, NULL, errors, edges, total, h->pae_num_bins);
+    result->ptm = ff_predicted_tm_score(errors, edges, total, h->pae_num_bins);
+    float *cut = corner(ctx, pae, total, n, 1);
+    status = cut == NULL ? ctx->status : ff_prediction_set_pae(ctx, result, cut, max);
+    free(cut);
+    free(pae);
+    return status;
+}
+
+static ff_status make_prediction(ff_ctx *ctx, const ff_predictor *p, const ff_model_output *out, const ff_array_set *batch,
+                                 const char *name, uint64_t seed, ff_prediction *result)
+{
+    const ff_evoformer_features *f = ff_model_output_features(out);
+    const int64_t n = real_residues(out), bins = p->model.heads.config.plddt_num_bins;
+    char *sequence = calloc((size_t)n + 1, 1);
+    if (sequence == NULL)
+        return FF_FAIL(ctx, FF_ERR_MEM, "out of memory for results");
+    for (int64_t i = 0; i < n; i++)
+        sequence[i] = ff_restypes[f->aatype[i]];
+    const ff_status status = ff_prediction_create(ctx, result, name, sequence, p->name, seed);
+    free(sequence);
+    FF_TRY(status);
+    const ff_array *exists = ff_array_find(batch, "atom37_atom_exists");
+    memcpy(result->residue_index, f->residue_index, (size_t)n * sizeof *f->residue_index);
+    memcpy(result->atom37_positions, ff_data(out->structure.atom37), (size_t)(n * 37 * 3) * sizeof(float));
+    memcpy(result->atom37_mask, exists->f32, (size_t)(n * 37) * sizeof(float));
+    result->ranking_confidence = ff_plddt(result->plddt, ff_data(out->heads.predicted_lddt), n, bins);
+    FF_TRY(set_pair_results(ctx, p, out, n, result));
+    if (p->model.heads.config.pae_num_bins > 0)
+        result->ranking_confidence = result->ptm;
+    return FF_OK;
+}
+
+/* ---- raw outputs ---- */
+
+static ff_status add_raw(ff_ctx *ctx, ff_array_set *raw, const char *name, const ff_tensor *x)
+{
+    if (x == NULL)
+        return FF_OK;
+    ff_array *a = ff_array_add(ctx, raw, name, FF_ARRAY_FLOAT32, x->ndim, x->shape);
+    if (a == NULL)
+        return ctx->status;
+    memcpy(a->f32, ff_data(x), (size_t)x->size * sizeof(float));
+    return FF_OK;
+}
+
+static ff_status add_edges(ff_ctx *ctx, ff_array_set *raw, const char *name, double first, double last, int64_t num_bins)
+{
+    ff_array *a = ff_array_add(ctx, raw, name, FF_ARRAY_FLOAT32, FF_DIMS(num_bins - 1));
+    if (a == NULL)
+        return ctx->status;
+    ff_bin_edges(a->f32, first, last, num_bins);
+    return FF_OK;
+}
+
+static ff_status make_raw(ff_ctx *ctx, const ff_predictor *p, const ff_model_output *out, ff_array_set *raw)
+{
+    const ff_heads_config *h = &p->model.heads.config;
+    const struct {
+        const char *name;
+        const ff_tensor *x;
+    } all[] = {{"structure_module/final_atom_positions", out->structure.atom37},
+               {"distogram/logits", out->heads.distogram},
+               {"masked_msa/logits", out->heads.masked_msa},
+               {"experimentally_resolved/logits", out->heads.experimentally_resolved},
+               {"predicted_lddt/logits", out->heads.predicted_lddt},
+               {"predicted_aligned_error/logits", out->heads.predicted_aligned_error},
+               {"representations/msa", out->representations.msa},
+               {"representations/msa_first_row", out->representations.msa_first_row},
+               {"representations/pair", out->representations.pair},
+               {"representations/single", out->representations.single},
+               {"representations/structure_module", out->structure.act}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        FF_TRY(add_raw(ctx, raw, all[i].name, all[i].x));
+    FF_TRY(add_edges(ctx, raw, "distogram/bin_edges", h->distogram_first_break, h->distogram_last_break,
+                     h->distogram_num_bins));
+    return h->pae_num_bins == 0 ? FF_OK
+                                : add_edges(ctx, raw, "predicted_aligned_error/breaks", 0, h->pae_max_error_bin,
+                                            h->pae_num_bins);
+}
+
+/* ---- predicting ---- */
+
+/* Passes as they end. */
+typedef struct {
+    const ff_predictor *p;
+    ff_recycle_record records[64];
+    int64_t count;
+    double begin_s;
+} pass_log;
+
+static void note_pass(ff_ctx *ctx, void *arg, const ff_model_output *out)
+{
+    pass_log *log = arg;
+    if (log->count >= (int64_t)(sizeof log->records / sizeof *log->records))
+        return;
+    ff_recycle_record *r = &log->records[log->count++];
+    const int64_t bins = log->p->model.heads.config.plddt_num_bins, n = real_residues(out);
+    ff_tensor *logits = ff_plddt_head(ctx, &log->p->model.heads, out->structure.act);
+    float *plddt = malloc((size_t)(n + 1) * sizeof *plddt);
+    *r = (ff_recycle_record){NAN, NAN, out->change_ang, now_s() - log->begin_s};
+    if (ff_computing(ctx) && plddt != NULL)
+        r->mean_plddt = ff_plddt(plddt, ff_data(logits), n, bins);
+    free(plddt);
+    ff_tensor_release(logits);
+    log->begin_s = now_s();
+}
+
+static ff_status add_history(ff_ctx *ctx, ff_prediction *out, const pass_log *log)
+{
+    for (int64_t i = 0; i < log->count; i++) {
+        ff_recycle_record r = log->records[i];
+        if (i + 1 == log->count)
+            r.ptm = out->ptm;
+        FF_TRY(ff_prediction_add_pass(ctx, out, &r));
+    }
+    return FF_OK;
+}
+
+ff_status ff_predict(ff_ctx *ctx, const ff_predictor *p, const ff_array_set *batch, const char *name, uint64_t seed,
+                     ff_prediction *out, ff_array_set *raw)
+{
+    ff_status status = FF_OK;
+    ff_model_output model_out;
+    pass_log log = {.p = p, .begin_s = now_s()};
+    ff_model_options options = p->forward;
+    options.on_pass = note_pass;
+    options.on_pass_arg = &log;
+    memset(out, 0, sizeof *out);
+    const double begin_s = now_s();
+    FF_TRY(ff_model_forward(ctx, &p->model, batch, &options, &model_out));
+    const double model_s = now_s() - begin_s;
+    FF_TRY_DONE(make_prediction(ctx, p, &model_out, batch, name, seed, out));
+    FF_TRY_DONE(add_history(ctx, out, &log));
+    FF_TRY_DONE(ff_prediction_add_timing(ctx, out, "model", model_s));
+    if (raw != NULL)
+        FF_TRY_DONE(make_raw(ctx, p, &model_out, raw));
+    FF_TRY_DONE(ff_prediction_check(ctx, out));
+done:
+    ff_model_output_release(&model_out);
+    return status;
+}
+
+/* ---- costs ---- */
+
+/* A batch of zeros of these sizes, of which no page is touched. */
+static ff_status shape_batch(ff_ctx *ctx, ff_array_set *batch, int64_t slices, const ff_predict_cost *n)
+{
+    const struct {
+        const char *name;
+        ff_array_type type;
+        int ndim;
+        int64_t shape[4];
+    } all[] = {{"aatype", FF_ARRAY_INT32, 1, {n->num_res}},
+               {"residue_index", FF_ARRAY_INT32, 1, {n->num_res}},
+               {"seq_mask", FF_ARRAY_FLOAT32, 1, {n->num_res}},
+               {"target_feat", FF_ARRAY_FLOAT32, 2, {n->num_res, FF_TARGET_FEAT}},
+               {"msa_feat", FF_ARRAY_FLOAT32, 3, {n->num_seq, n->num_res, FF_MSA_FEAT}},
+               {"msa_mask", FF_ARRAY_FLOAT32, 2, {n->num_seq, n->num_res}},
+               {"extra_msa", FF_ARRAY_INT32, 2, {n->num_extra, n->num_res}},
+               {"extra_msa_mask", FF_ARRAY_FLOAT32, 2, {n->num_extra, n->num_res}},
+               {"extra_has_deletion", FF_ARRAY_FLOAT32, 2, {n->num_extra, n->num_res}},
+               {"extra_deletion_value", FF_ARRAY_FLOAT32, 2, {n->num_extra, n->num_res}},
+               {"atom37_atom_exists", FF_ARRAY_FLOAT32, 2, {n->num_res, 37}},
+               {"template_aatype", FF_ARRAY_INT32, 2, {n->num_templ, n->num_res}},
+               {"template_mask", FF_ARRAY_FLOAT32, 1, {n->num_templ}},
+               {"template_all_atom_positions", FF_ARRAY_FLOAT32, 4, {n->num_templ, n->num_res, 37, 3}},
+               {"template_all_atom_masks", FF_ARRAY_FLOAT32, 3, {n->num_templ, n->num_res, 37}},
+               {"template_pseudo_beta", FF_ARRAY_FLOAT32, 3, {n->num_templ, n->num_res, 3}},
+               {"template_pseudo_beta_mask", FF_ARRAY_FLOAT32, 2, {n->num_templ, n->num_res}}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        int64_t shape[FF_HDF5_MAX_DIMS] = {slices};
+        if (n->num_templ == 0 && strncmp(all[i].name, "template", 8) == 0)
+            continue;
+        memcpy(shape + 1, all[i].shape, (size_t)all[i].ndim * sizeof *shape);
+        if (ff_array_add(ctx, batch, all[i].name, all[i].type, all[i].ndim + 1, shape) == NULL)
+            return ctx->status;
+    }
+    return FF_OK;
+}
+
+static double set_bytes(const ff_array_set *set)
+{
+    double bytes = 0;
+    for (int64_t i = 0; i < set->count; i++)
+        bytes += (double)set->items[i]->size * (double)ff_array_type_bytes(set->items[i]->type);
+    return bytes;
+}
+
+ff_status ff_predict_plan(ff_ctx *ctx, const ff_predictor *p, int64_t num_res, int64_t num_seq, int64_t num_extra,
+                          int64_t num_templ, ff_predict_cost *cost)
+{
+    ff_status status = FF_OK;
+    ff_ctx dry = *ctx; /* kernels, communicator, options */
+    ff_array_set batch;
+    ff_model_output out = {0};
+    ff_model_options options = p->forward;
+    /* peak and FLOP of passes after the second do not differ */
+    const int64_t passes = p->process.num_recycle + 1, slices = (passes > 2 ? 2 : passes) * options.num_ensemble;
+    *cost = (ff_predict_cost){.num_res = num_res, .num_seq = num_seq, .num_extra = num_extra, .num_templ = num_templ};
+    dry.pool = NULL;
+    dry.plan = NULL;
+    dry.tape = NULL;
+    dry.on_step = NULL;
+    options.num_recycle = -1;
+    options.on_pass = NULL;
+    ff_array_set_init(&batch);
+    FF_TRY_DONE(ff_pool_create(&dry, 0, true));
+    FF_TRY_DONE(ff_plan_create(&dry));
+    FF_TRY_DONE(shape_batch(&dry, &batch, slices, cost));
+    FF_TRY_DONE(ff_model_forward(&dry, &p->model, &batch, &options, &out));
+    const ff_plan_record total = ff_plan_total(&dry);
+    cost->flop = total.flop / (double)(slices / options.num_ensemble);
+    cost->flop_all = cost->flop * (double)passes;
+    cost->activation_bytes = (double)total.in_use;
+    cost->batch_bytes = set_bytes(&batch) / (double)slices * (double)(passes * options.num_ensemble);
+    cost->weights_bytes = 4.0 * (double)p->model.parameters.total;
+    cost->result_bytes = 4.0 * (double)num_res * (double)num_res * (3 + (double)p->model.heads.config.distogram_num_bins);
+    cost->total_bytes = cost->weights_bytes + cost->batch_bytes + cost->activation_bytes + cost->result_bytes;
+done:
+    ff_model_output_release(&out);
+    ff_array_set_destroy(&batch);
+    if (dry.plan != NULL)
+        ff_plan_destroy(&dry);
+    if (dry.pool != NULL)
+        ff_pool_destroy(&dry);
+    if (status != FF_OK && ctx->status == FF_OK)
+        FF_FAIL(ctx, status, "%s", dry.message);
+    return status;
+}
+
+ff_status ff_predict_fits(ff_ctx *ctx, const ff_predictor *p, const ff_predict_cost *cost, int64_t max_bytes)
+{
+    const double gib = 1024.0 * 1024.0 * 1024.0;
+    ff_predict_cost less;
+    char advice[160] = "a machine with more memory, or several under mpirun";
+    if (max_bytes <= 0 || cost->total_bytes <= (double)max_bytes)
+        return FF_OK;
+    if (ff_predict_plan(ctx, p, cost->num_res, cost->num_seq / 4 + 1, cost->num_extra / 8 + 1, cost->num_templ, &less) ==
+            FF_OK &&
+        less.total_bytes <= (double)max_bytes)
+        snprintf(advice, sizeof advice, "--num-seq %lld --num-extra %lld (needs %.2f GiB)", (long long)less.num_seq,
+                 (long long)less.num_extra, less.total_bytes / gib);
+    return FF_FAIL(ctx, FF_ERR_MEM, "%lld residues need %.2f GiB (%.2f of them activations), --max-memory allows %.2f GiB; try %s",
+                   (long long)cost->num_res, cost->total_bytes / gib, cost->activation_bytes / gib, (double)max_bytes / gib,
+                   advice);
+}
