@@ -110,6 +110,13 @@ $(BUILD)/obj/kernels/cpu/%.$(1).o: kernels/cpu/%.c Makefile $(BUILD)/config.mk
 endef
 $(foreach v,$(VARIANTS),$(eval $(call kernel_rule,$(v))))
 
+# the page of the report as a C string
+$(BUILD)/report_page.inc: infer/report_page.html Makefile
+	@mkdir -p $(@D)
+	$(Q)sed 's/[\\"?]/\\&/g; s/^/"/; s/$$/\\n"/' $< >$@
+$(BUILD)/obj/infer/report_page.o: $(BUILD)/report_page.inc
+$(BUILD)/obj/infer/report_page.o: CFLAGS += -I$(BUILD)
+
 $(BUILD)/obj/%.emu.o: %.cu $(BUILD)/config.mk Makefile
 	@mkdir -p $(@D); echo "  EMU   $<"
 	$(Q)$(CXX) $(CXXFLAGS_ALL) $(EMUFLAGS) -x c++ -MMD -MP -c $< -o $@

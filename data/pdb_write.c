@@ -119,7 +119,7 @@ static ff_status print_residues(ff_ctx *ctx, FILE *file, const ff_protein *p)
     return FF_OK;
 }
 
-ff_status ff_pdb_write(ff_ctx *ctx, FILE *file, const ff_protein *protein, const char *const *remarks)
+static ff_status print_protein(ff_ctx *ctx, FILE *file, const ff_protein *protein, const char *const *remarks)
 {
     if (protein->num_res < 1)
         return FF_FAIL(ctx, FF_ERR_ARG, "PDB: there is no residue to write");
@@ -129,6 +129,12 @@ ff_status ff_pdb_write(ff_ctx *ctx, FILE *file, const ff_protein *protein, const
     FF_TRY(print_residues(ctx, file, protein));
     print_padded(file, "ENDMDL");
     print_padded(file, "END");
+    return FF_OK;
+}
+
+ff_status ff_pdb_write(ff_ctx *ctx, FILE *file, const ff_protein *protein, const char *const *remarks)
+{
+    FF_TRY(print_protein(ctx, file, protein, remarks));
     return ferror(file) ? FF_FAIL(ctx, FF_ERR_IO, "PDB: cannot write: %s", strerror(errno)) : FF_OK;
 }
 
@@ -136,7 +142,7 @@ ff_status ff_pdb_write_file(ff_ctx *ctx, const char *path, const ff_protein *pro
 {
     ff_safe_file safe;
     FF_TRY(ff_safe_file_begin(ctx, &safe, path));
-    ff_status status = ff_pdb_write(ctx, safe.file, protein, remarks);
+    ff_status status = print_protein(ctx, safe.file, protein, remarks); /* write errors: the commit, which knows the path */
     if (status == FF_OK)
         status = ff_safe_file_commit(ctx, &safe);
     ff_safe_file_abandon(&safe);

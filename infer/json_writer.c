@@ -183,7 +183,8 @@ void ff_json_base64(ff_json *json, const char *key, const uint8_t *bytes, int64_
     fputc('"', json->file);
     for (int64_t k = 0; k < count; k += 3) {
         const int64_t left = count - k;
-        const uint32_t b = (uint32_t)bytes[k] << 16 | (left > 1 ? (uint32_t)bytes[k + 1] << 8 : 0) | (left > 2 ? bytes[k + 2] : 0);
+        const uint32_t second = left > 1 ? bytes[k + 1] : 0, third = left > 2 ? bytes[k + 2] : 0;
+        const uint32_t b = (uint32_t)bytes[k] << 16 | second << 8 | third;
         block[filled++] = digits[b >> 18];
         block[filled++] = digits[b >> 12 & 63];
         block[filled++] = left > 1 ? digits[b >> 6 & 63] : '=';

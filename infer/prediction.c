@@ -203,8 +203,8 @@ static ff_status check_residue(ff_ctx *ctx, const ff_prediction *p, int64_t i)
         const float *x = p->atom37_positions + (i * FF_NUM_ATOM37 + a) * 3;
         if (!isfinite(x[0]) || !isfinite(x[1]) || !isfinite(x[2]))
             return FF_FAIL(ctx, FF_ERR_ARG,
-                           "residue %" PRId64 " (%s) atom %s: its position %g %g %g is not finite; weights or features are wrong",
-                           i + 1, ff_resnames[p->aatype[i]], ff_atom_types[a], x[0], x[1], x[2]);
+                           "residue %" PRId64 " (%s) atom %s: its position %g %g %g is not finite; weights or features are"
+                           " wrong", i + 1, ff_resnames[p->aatype[i]], ff_atom_types[a], x[0], x[1], x[2]);
     }
     return FF_OK;
 }
