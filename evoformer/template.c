@@ -260,7 +260,7 @@ static ff_tensor *stacked_templates(ff_ctx *ctx, const ff_template_embedder *w, 
 {
     const int64_t num_res = templates[0].num_res;
     const stacking_node n = {&w->output_layer_norm, num_templ};
-    ff_tensor *inputs[FF_MAX_TEMPLATES] = {NULL};
+    ff_tensor *inputs[FF_MODEL_MAX_TEMPLATES] = {NULL};
     ff_tensor *all = ff_tensor_create(ctx, FF_SHAPE(num_templ, num_res, num_res, w->config.c_t));
     bool recorded = false;
     for (int64_t t = 0; t < num_templ && ctx->status == FF_OK; t++) {
@@ -367,9 +367,9 @@ ff_tensor *ff_template_embedding(ff_ctx *ctx, const ff_template_embedder *w, ff_
                                  const ff_template *templates, int64_t num_templ, const float *template_mask,
                                  ff_tensor *mask_2d, bool checkpoint, ff_update update)
 {
-    if (num_templ < 1 || num_templ > FF_MAX_TEMPLATES) {
+    if (num_templ < 1 || num_templ > FF_MODEL_MAX_TEMPLATES) {
         if (ctx->status == FF_OK)
-            FF_FAIL(ctx, FF_ERR_ARG, "%lld templates: 1 to %d can be embedded", (long long)num_templ, FF_MAX_TEMPLATES);
+            FF_FAIL(ctx, FF_ERR_ARG, "%lld templates: 1 to %d can be embedded", (long long)num_templ, FF_MODEL_MAX_TEMPLATES);
         return ff_module_end(ctx, pair, NULL);
     }
     const int64_t num_res = templates[0].num_res;

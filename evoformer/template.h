@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-enum { FF_MAX_TEMPLATES = FF_NODE_INPUTS };
+enum { FF_MODEL_MAX_TEMPLATES = FF_NODE_INPUTS };
 
 typedef struct {
     int64_t c_z, c_t;
@@ -67,7 +67,7 @@ ff_tensor *ff_single_template_embedding(ff_ctx *ctx, const ff_template_embedder 
  *     pair + (sum(template_mask) > 0) attention(pair over templates), or the update alone
  *
  * @param pair           [num_res, num_res, c_z], whole; consumed
- * @param templates      num_templ of them, at most FF_MAX_TEMPLATES
+ * @param templates      num_templ of them, at most FF_MODEL_MAX_TEMPLATES
  * @param template_mask  [num_templ]; must outlive the backward pass
  */
 ff_tensor *ff_template_embedding(ff_ctx *ctx, const ff_template_embedder *w, ff_tensor *pair,

@@ -100,7 +100,7 @@ enum { SLICE_TENSORS = 7 };
 typedef struct {
     ff_evoformer_features features;
     const float *atom37_atom_exists; /* [num_res, 37]; 0 where the batch is padded */
-    ff_template templates[FF_MAX_TEMPLATES];
+    ff_template templates[FF_MODEL_MAX_TEMPLATES];
 } slice;
 
 /* The batch's sizes, from its own arrays. */
@@ -120,9 +120,9 @@ static ff_status get_sizes(ff_ctx *ctx, const ff_model_config *config, const ff_
         n->num_templ = templates->shape[1];
     if (n->num_res < 1)
         return FF_FAIL(ctx, FF_ERR_ARG, "the batch has no residues");
-    if (n->num_templ > FF_MAX_TEMPLATES)
+    if (n->num_templ > FF_MODEL_MAX_TEMPLATES)
         return FF_FAIL(ctx, FF_ERR_UNSUPPORTED, "%lld templates; at most %d are offered", (long long)n->num_templ,
-                       FF_MAX_TEMPLATES);
+                       FF_MODEL_MAX_TEMPLATES);
     return FF_OK;
 }
 

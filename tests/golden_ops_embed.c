@@ -140,7 +140,7 @@ static int64_t read_templates(golden_run_state *s, ff_template *templates)
     if (s->ctx->status != FF_OK)
         return 0;
     const int64_t num_templ = types->ndim == 2 ? types->shape[0] : 1, n = types->shape[types->ndim - 1];
-    for (int64_t t = 0; t < num_templ && t < FF_MAX_TEMPLATES; t++)
+    for (int64_t t = 0; t < num_templ && t < FF_MODEL_MAX_TEMPLATES; t++)
         templates[t] = (ff_template){n,
                                      aatype + t * n,
                                      positions + t * n * FF_ATOM37 * 3,
@@ -148,7 +148,7 @@ static int64_t read_templates(golden_run_state *s, ff_template *templates)
                                      beta == NULL ? NULL : beta->data + t * n * 3,
                                      beta_mask == NULL ? NULL : beta_mask->data + t * n,
                                      golden_int(s->c, "placeholder_for_undefined", 0) != 0};
-    return num_templ < FF_MAX_TEMPLATES ? num_templ : FF_MAX_TEMPLATES;
+    return num_templ < FF_MODEL_MAX_TEMPLATES ? num_templ : FF_MODEL_MAX_TEMPLATES;
 }
 
 static void destroy_template(void *layer) { ff_template_destroy(layer); }
@@ -182,7 +182,7 @@ static void run_template_embedding(golden_run_state *s)
     s->destroy = destroy_template;
     if (!ok(s, ff_template_bind(&s->binder, &config, w)))
         return;
-    ff_template templates[FF_MAX_TEMPLATES];
+    ff_template templates[FF_MODEL_MAX_TEMPLATES];
     const int64_t num_templ = read_templates(s, templates);
     const float *template_mask = golden_floats(s, "template_mask");
     ff_tensor *mask_2d = golden_leaf(s, "mask_2d"), *pair = ff_tensor_retain(golden_leaf(s, "query_embedding"));
@@ -211,7 +211,7 @@ static void run_torsion_rows(golden_run_state *s)
     ff_template_torsion *w = golden_layer(s, sizeof *w);
     if (w == NULL || !ok(s, ff_template_torsion_bind(&s->binder, number(s, "c_m"), w)))
         return;
-    ff_template templates[FF_MAX_TEMPLATES];
+    ff_template templates[FF_MODEL_MAX_TEMPLATES];
     const int64_t num_templ = read_templates(s, templates);
     if (num_templ < 1)
         return;
@@ -229,7 +229,7 @@ static void run_torsion_rows(golden_run_state *s)
 
 typedef struct {
     ff_evoformer w;
-    ff_template templates[FF_MAX_TEMPLATES];
+    ff_template templates[FF_MODEL_MAX_TEMPLATES];
 } whole;
 
 static void destroy_whole(void *layer) { ff_evoformer_destroy(&((whole *)layer)->w); }

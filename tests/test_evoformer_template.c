@@ -210,7 +210,7 @@ static void test_too_many_templates_are_refused(void)
 {
     start();
     static const float mask[T] = {1, 1};
-    CU_ASSERT_PTR_NULL(embed(mask, FF_MAX_TEMPLATES + 1, false, FF_RESIDUAL));
+    CU_ASSERT_PTR_NULL(embed(mask, FF_MODEL_MAX_TEMPLATES + 1, false, FF_RESIDUAL));
     CU_ASSERT_EQUAL(ctx.status, FF_ERR_ARG);
 }
 
