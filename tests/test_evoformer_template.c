@@ -53,7 +53,7 @@ static void start(void)
             beta_mask[t][i] = 1.0f;
             types[t][i] = (5 * i + t) % 20;
         }
-        templates[t] = (ff_template){R, types[t], positions[t], atom_masks[t], beta[t], beta_mask[t]};
+        templates[t] = (ff_template){R, types[t], positions[t], atom_masks[t], beta[t], beta_mask[t], false};
     }
 }
 
@@ -74,7 +74,7 @@ static void test_a_quarter_turn(void)
     put(atoms, 3, 1, 0, 0); /* CB */
     put(atoms, 8, 1, 0, 1); /* OG */
     mask[0] = mask[1] = mask[3] = mask[8] = 1.0f;
-    const ff_template t = {1, &serine, atoms, mask, NULL, NULL};
+    const ff_template t = {1, &serine, atoms, mask, NULL, NULL, false};
     ff_template_torsion_features(features, NULL, &t);
     const float *angles = features + FF_TEMPLATE_AATYPE, *masks = features + FF_TEMPLATE_TORSION_FEAT - FF_TORSIONS;
     CU_ASSERT_EQUAL(features[serine], 1.0f);
