@@ -6,9 +6,14 @@
 #include "data/command.h"
 #include "data/parse.h"
 
-#define KINDS "fasta, mmcif, pdb"
+#define KINDS "fasta, a3m, sto, hhr, hmmsearch, tblout, mmcif, pdb"
 static const ff_parse_kind kinds[] = { /* in the order of KINDS, which is for people */
     {"fasta", ff_parse_fasta},
+    {"a3m", ff_parse_a3m},
+    {"sto", ff_parse_stockholm},
+    {"hhr", ff_parse_hhr},
+    {"hmmsearch", ff_parse_hmmsearch},
+    {"tblout", ff_parse_tblout},
     {"mmcif", ff_parse_mmcif},
     {"pdb", ff_parse_pdb},
 };

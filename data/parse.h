@@ -46,7 +46,14 @@ typedef struct {
     ff_status (*parse)(ff_ctx *ctx, ff_parsed *parsed, const char *path, const ff_parse_options *options);
 } ff_parse_kind;
 
+/* parse_sequences.c */
 ff_status ff_parse_fasta(ff_ctx *ctx, ff_parsed *parsed, const char *path, const ff_parse_options *options);
+ff_status ff_parse_a3m(ff_ctx *ctx, ff_parsed *parsed, const char *path, const ff_parse_options *options);
+ff_status ff_parse_stockholm(ff_ctx *ctx, ff_parsed *parsed, const char *path, const ff_parse_options *options);
+/* parse_hits.c */
+ff_status ff_parse_hhr(ff_ctx *ctx, ff_parsed *parsed, const char *path, const ff_parse_options *options);
+ff_status ff_parse_hmmsearch(ff_ctx *ctx, ff_parsed *parsed, const char *path, const ff_parse_options *options);
+ff_status ff_parse_tblout(ff_ctx *ctx, ff_parsed *parsed, const char *path, const ff_parse_options *options);
 /* parse_structures.c */
 ff_status ff_parse_mmcif(ff_ctx *ctx, ff_parsed *parsed, const char *path, const ff_parse_options *options);
 ff_status ff_parse_pdb(ff_ctx *ctx, ff_parsed *parsed, const char *path, const ff_parse_options *options);

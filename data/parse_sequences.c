@@ -1,10 +1,16 @@
-/* parse_sequences.c - FASTA files and alignments as named arrays. */
+/* parse_sequences.c - FASTA files and alignments as named arrays.
+ *
+ * Contents: FASTA; alignments. */
 #include <stdio.h>
 #include <string.h>
 
+#include "data/a3m.h"
 #include "data/fasta.h"
 #include "data/parse.h"
+#include "data/stockholm.h"
 #include "structure/residue_constants.h"
+
+/* ---- FASTA ---- */
 
 enum { NUM_WITH_AATYPE = 5 }; /* the first entries of a FASTA file get aatype_K */
 
@@ -75,5 +81,103 @@ done:
     ff_fasta_close(reader);
     ff_text_list_destroy(&sequences);
     ff_text_list_destroy(&descriptions);
+    return status;
+}
+
+/* ---- alignments ---- */
+
+/* Row by row: letters as text. */
+static ff_status put_rows(ff_ctx *ctx, ff_parsed *parsed, const ff_msa *msa)
+{
+    ff_array *sequences = ff_array_add(ctx, &parsed->arrays, "sequences", FF_ARRAY_TEXT, FF_DIMS(msa->num_seq));
+    if (sequences == NULL)
+        return ctx->status;
+    for (int64_t s = 0; s < msa->num_seq; s++)
+        FF_TRY(ff_array_put_text(ctx, sequences, s, msa->rows + msa->offsets[s],
+                                 (size_t)(msa->offsets[s + 1] - msa->offsets[s])));
+    return ff_parsed_put_texts(ctx, parsed, "descriptions", &msa->descriptions);
+}
+
+static ff_status put_deletions(ff_ctx *ctx, ff_parsed *parsed, const ff_msa *msa)
+{
+    ff_array *array = ff_array_add(ctx, &parsed->arrays, "deletion_matrix", FF_ARRAY_INT32,
+                                   FF_DIMS(msa->num_seq, msa->num_res));
+    if (array == NULL)
+        return ctx->status;
+    memcpy(array->i32, msa->deletions, (size_t)array->size * sizeof *array->i32);
+    return FF_OK;
+}
+
+/* Rows of unequal lengths: lengths, and all deletions one after the other. */
+static ff_status put_unequal(ff_ctx *ctx, ff_parsed *parsed, const ff_msa *msa)
+{
+    ff_array *lengths = ff_array_add(ctx, &parsed->arrays, "row_len", FF_ARRAY_INT32, FF_DIMS(msa->num_seq));
+    ff_array *deletion_lengths = ff_array_add(ctx, &parsed->arrays, "deletion_len", FF_ARRAY_INT32, FF_DIMS(msa->num_seq));
+    ff_array *flat = ff_array_add(ctx, &parsed->arrays, "deletion_flat", FF_ARRAY_INT32, FF_DIMS(msa->offsets[msa->num_seq]));
+    if (lengths == NULL || deletion_lengths == NULL || flat == NULL)
+        return ctx->status;
+    for (int64_t s = 0; s < msa->num_seq; s++)
+        lengths->i32[s] = deletion_lengths->i32[s] = (int32_t)(msa->offsets[s + 1] - msa->offsets[s]);
+    memcpy(flat->i32, msa->deletions, (size_t)flat->size * sizeof *flat->i32);
+    return FF_OK;
+}
+
+/* Codes; absent when a letter has none. No rows: an array of one empty dimension, as numpy makes it. */
+static ff_status put_codes(ff_ctx *ctx, ff_parsed *parsed, const ff_msa *msa)
+{
+    const int64_t shape[2] = {msa->num_seq, msa->num_res};
+    ff_array *array = ff_array_add(ctx, &parsed->arrays, "msa", FF_ARRAY_INT32, msa->num_seq > 0 ? 2 : 1, shape);
+    if (array == NULL)
+        return ctx->status;
+    for (int64_t i = 0; i < array->size; i++)
+        array->i32[i] = msa->codes[i];
+    return FF_OK;
+}
+
+static ff_status put_msa(ff_ctx *ctx, ff_parsed *parsed, const ff_msa *msa)
+{
+    const bool has_codes = msa->first_no_code < 0;
+    FF_TRY(put_rows(ctx, parsed, msa));
+    if (!msa->aligned)
+        FF_TRY(put_unequal(ctx, parsed, msa));
+    else if (msa->num_seq > 0)
+        FF_TRY(put_deletions(ctx, parsed, msa));
+    if (msa->aligned && has_codes)
+        FF_TRY(put_codes(ctx, parsed, msa));
+    FF_TRY(ff_parsed_put_number(ctx, parsed, "/", "num_seq", (double)msa->num_seq));
+    FF_TRY(ff_parsed_put_number(ctx, parsed, "/", "aligned", msa->aligned));
+    FF_TRY(ff_parsed_put_number(ctx, parsed, "/", "msa_ok", has_codes));
+    if (!has_codes) {
+        char quoted[FF_TEXT_QUOTE_BYTES], error[160];
+        snprintf(error, sizeof error, "%s stands for no residue",
+                 ff_text_quote(quoted, msa->rows + msa->first_no_code, 1));
+        FF_TRY(ff_parsed_put_text(ctx, parsed, "/", "msa_error", error));
+    }
+    snprintf(parsed->summary, sizeof parsed->summary, "%lld rows of %lld columns%s%s", (long long)msa->num_seq,
+             (long long)msa->num_res, msa->aligned ? "" : ", of unequal lengths",
+             has_codes ? "" : ", with letters that stand for no residue");
+    return FF_OK;
+}
+
+ff_status ff_parse_a3m(ff_ctx *ctx, ff_parsed *parsed, const char *path, const ff_parse_options *options)
+{
+    const ff_msa_options as_it_is = {0, false, true};
+    ff_msa msa;
+    (void)options;
+    ff_status status = ff_a3m_read(ctx, &msa, path, &as_it_is);
+    if (status == FF_OK)
+        status = put_msa(ctx, parsed, &msa);
+    ff_msa_destroy(&msa);
+    return status;
+}
+
+ff_status ff_parse_stockholm(ff_ctx *ctx, ff_parsed *parsed, const char *path, const ff_parse_options *options)
+{
+    ff_msa msa;
+    (void)options;
+    ff_status status = ff_stockholm_read(ctx, &msa, path, NULL);
+    if (status == FF_OK)
+        status = put_msa(ctx, parsed, &msa);
+    ff_msa_destroy(&msa);
     return status;
 }
