@@ -13,6 +13,7 @@
 #define FF_MODEL_OPENFOLD_NAMES_H
 
 #include "core/context.h"
+#include "model/weights.h"
 #include "tensor/parameters.h"
 
 #ifdef __cplusplus
@@ -39,6 +40,8 @@ void ff_openfold_normalise(const char *stored, char name[FF_OPENFOLD_NAME_BYTES]
  * @return as ff_weights_read.
  */
 ff_status ff_openfold_read(ff_ctx *ctx, ff_parameters *parameters, const char *path);
+/** Compare a .pt with declared arrays, without reading numbers. */
+ff_status ff_openfold_match(ff_ctx *ctx, const ff_parameters *parameters, const char *path, ff_weights_match *match);
 
 #ifdef __cplusplus
 }

@@ -179,8 +179,7 @@ ff_status ff_model_preset_agrees(ff_ctx *ctx, const char *preset, const char *mo
 {
     const char *members[FF_FAMILY_MODELS] = {NULL};
     const bool family = preset != NULL && ff_model_preset_family(preset, members);
-    /* said first: with a known model beside it, a multimer preset is a disagreement and not just a wish we cannot meet
-     * */
+    /* said first: beside a known model, a multimer preset is a disagreement and not just a wish we cannot meet */
     if (preset != NULL && model != NULL && strstr(preset, "multimer") != NULL && find(model) >= 0)
         return FF_FAIL(ctx, FF_ERR_ARG, "preset %s and model %s disagree: %s is a monomer model; leave out the preset",
                        preset, model, model);

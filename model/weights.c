@@ -55,6 +55,13 @@ void ff_weights_format_shape(char *text, size_t bytes, int ndim, const int64_t *
         snprintf(text + n, bytes - n, "]");
 }
 
+void ff_weights_note_mismatch(ff_weights_match *match, int64_t *counter, const char *name)
+{
+    if (match->first[0] == '\0')
+        snprintf(match->first, sizeof match->first, "%s", name);
+    ++*counter;
+}
+
 /* ---- which file ---- */
 
 ff_status ff_weights_absent(ff_ctx *ctx, const char *preset)
@@ -226,21 +233,41 @@ done:
     return status;
 }
 
+/* An array and the name it gets in a file. */
+typedef struct {
+    char stored[FF_WEIGHT_NAME_BYTES];
+    const ff_parameter *item;
+} named_array;
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(((const named_array *)a)->stored, ((const named_array *)b)->stored);
+}
+
+/* In the order of names, so that the same weights give the same file however they were declared. */
 ff_status ff_weights_write_npz(ff_ctx *ctx, const ff_parameters *p, const char *path)
 {
-    ff_npz_writer *w;
-    FF_TRY(ff_npz_create(ctx, &w, path));
+    ff_status status = FF_OK;
+    ff_npz_writer *w = NULL;
+    named_array *arrays = malloc((size_t)(p->count + 1) * sizeof *arrays);
+    if (arrays == NULL)
+        return FF_FAIL(ctx, FF_ERR_MEM, "out of memory writing %s", path);
     for (int64_t k = 0; k < p->count; k++) {
-        const ff_parameter *item = &p->items[k];
-        char stored[FF_WEIGHT_NAME_BYTES];
-        ff_weights_published_name(item->name, stored);
-        const ff_status status = ff_npz_write_float(ctx, w, stored, item->ndim, item->shape, p->values + item->offset);
-        if (status != FF_OK) {
-            ff_npz_abandon(w);
-            return status;
-        }
+        ff_weights_published_name(p->items[k].name, arrays[k].stored);
+        arrays[k].item = &p->items[k];
     }
-    return ff_npz_commit(ctx, w);
+    qsort(arrays, (size_t)p->count, sizeof *arrays, compare_names);
+    FF_TRY_DONE(ff_npz_create(ctx, &w, path));
+    for (int64_t k = 0; k < p->count; k++) {
+        const ff_parameter *item = arrays[k].item;
+        FF_TRY_DONE(ff_npz_write_float(ctx, w, arrays[k].stored, item->ndim, item->shape, p->values + item->offset));
+    }
+    status = ff_npz_commit(ctx, w);
+    w = NULL;
+done:
+    ff_npz_abandon(w);
+    free(arrays);
+    return status;
 }
 
 static ff_status declare_as_in_npz(ff_ctx *ctx, ff_parameters *p, const char *path)
@@ -267,24 +294,32 @@ done:
 
 /* ---- any kind ---- */
 
-static ff_status read_checkpoint(ff_ctx *ctx, ff_parameters *p, const char *path)
+static ff_status read_checkpoint(ff_ctx *ctx, ff_parameters *p, const char *path, bool average)
 {
     ff_checkpoint_header header;
-    ff_checkpoint_block average = {FF_CHECKPOINT_EMA, p->values, true, false};
-    ff_checkpoint_block plain = {FF_CHECKPOINT_PARAMETERS, p->values, false, false};
-    FF_TRY(ff_checkpoint_read(ctx, path, &header, p, &average, 1));
-    return average.found ? FF_OK : ff_checkpoint_read(ctx, path, &header, p, &plain, 1);
+    ff_checkpoint_block averaged = {FF_CHECKPOINT_EMA, p->values, true, false};
+    ff_checkpoint_block last = {FF_CHECKPOINT_PARAMETERS, p->values, false, false};
+    if (average)
+        FF_TRY(ff_checkpoint_read(ctx, path, &header, p, &averaged, 1));
+    return averaged.found ? FF_OK : ff_checkpoint_read(ctx, path, &header, p, &last, 1);
 }
 
-ff_status ff_weights_read(ff_ctx *ctx, ff_parameters *p, const char *path)
+static ff_status read_any(ff_ctx *ctx, ff_parameters *p, const char *path, bool average)
 {
     ff_weights_kind kind;
     FF_TRY(ff_weights_get_kind(ctx, path, &kind));
     switch (kind) {
     case FF_WEIGHTS_NPZ: return ff_weights_read_npz(ctx, p, path);
     case FF_WEIGHTS_TORCH: return ff_openfold_read(ctx, p, path);
-    default: return read_checkpoint(ctx, p, path);
+    default: return read_checkpoint(ctx, p, path, average);
     }
+}
+
+ff_status ff_weights_read(ff_ctx *ctx, ff_parameters *p, const char *path) { return read_any(ctx, p, path, true); }
+
+ff_status ff_weights_read_last(ff_ctx *ctx, ff_parameters *p, const char *path)
+{
+    return read_any(ctx, p, path, false);
 }
 
 ff_status ff_weights_declare_as_in_file(ff_ctx *ctx, ff_parameters *p, const char *path)

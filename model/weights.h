@@ -35,6 +35,8 @@ ff_status ff_weights_get_kind(ff_ctx *ctx, const char *path, ff_weights_kind *ki
  *         are then undefined. Arrays of the file that the model does not have are a note in the log.
  */
 ff_status ff_weights_read(ff_ctx *ctx, ff_parameters *parameters, const char *path);
+/** The same, but of a checkpoint the weights of the last step and not their average. */
+ff_status ff_weights_read_last(ff_ctx *ctx, ff_parameters *parameters, const char *path);
 
 /** The same from a .npz. One pass, straight into place: no second copy of the weights. */
 ff_status ff_weights_read_npz(ff_ctx *ctx, ff_parameters *parameters, const char *path);
@@ -45,8 +47,17 @@ ff_status ff_weights_write_npz(ff_ctx *ctx, const ff_parameters *parameters, con
  * .pt the layout does not tell: FF_ERR_UNSUPPORTED. */
 ff_status ff_weights_declare_as_in_file(ff_ctx *ctx, ff_parameters *parameters, const char *path);
 
-/** Fail with FF_ERR_ARG: no weights were given; which file `preset` needs, where it is published, under what licence.
- * */
+/* How far the arrays of a file are from those of a model. */
+typedef struct {
+    int64_t missing, misshapen;       /* of the model's arrays */
+    int64_t surplus;                  /* of the file's */
+    char first[FF_WEIGHT_NAME_BYTES]; /* the first of the model's that is missing or misshapen; "" when all fit */
+} ff_weights_match;
+
+/** Count one array that does not fit: `counter` is match->missing or match->misshapen. */
+void ff_weights_note_mismatch(ff_weights_match *match, int64_t *counter, const char *name);
+
+/** Fail with FF_ERR_ARG: no weights were given; which file `preset` needs, where that is published, its licence. */
 ff_status ff_weights_absent(ff_ctx *ctx, const char *preset);
 
 /** Text of a shape, "[48, 256]". */

@@ -131,6 +131,10 @@ if [ -d ../shared/data ] && [ -x "$BUILD/bin/fastfold-data" ]; then
     step "structure files, as structures.csv has them" sh tests/structure_table.sh "$PWD/$BUILD/bin/fastfold-data" ../shared/data
 fi
 
+if [ -x "$BUILD/bin/fastfold-weights" ]; then
+    step "fastfold-weights" sh tests/weights_smoke.sh "$BUILD/bin/fastfold-weights"
+fi
+
 for dtype in f32 bf16; do
     step "every operation of fastfold-bench, $dtype" sh tests/bench_smoke.sh "$BUILD/bin/fastfold-bench" --dtype $dtype
 done

@@ -13,7 +13,8 @@
 #include "io/npz.h"
 #include "model/checkpoint.h"
 #include "model/initialise.h"
-#include "model/weights.h"
+#include "model/model.h"
+#include "model/weights_fit.h"
 #include "tests/check.h"
 
 #define MANIFEST "tests/data/weights/model_1_ptm.txt"
@@ -120,7 +121,7 @@ static void test_npz_comes_back_under_published_names(void)
     ff_npz *npz;
     CU_ASSERT_EQUAL_FATAL(ff_npz_open(&ctx, &npz, path), FF_OK);
     CU_ASSERT_EQUAL(ff_npz_count(npz), FEW);
-    CU_ASSERT_EQUAL(ff_npz_find(npz, "alphafold/alphafold_iteration/evoformer/preprocess_1d//bias"), 1);
+    CU_ASSERT_EQUAL(ff_npz_find(npz, "alphafold/alphafold_iteration/evoformer/preprocess_1d//bias"), 1); /* by name */
     ff_npz_close(npz);
     CU_ASSERT_EQUAL_FATAL(ff_weights_read(&ctx, &b, path), FF_OK);
     CU_ASSERT_TRUE(same_values(&a, a.values, b.values));
@@ -266,6 +267,8 @@ static void test_a_checkpoint_keeps_blocks_step_and_numbers(void)
     expect(ff_checkpoint_read(&ctx, other, &back, &b, in, 4), FF_ERR_FORMAT, other, "adam/second_moment");
     CU_ASSERT_EQUAL_FATAL(ff_weights_read(&ctx, &b, other), FF_OK); /* for inference: the average */
     CU_ASSERT_TRUE(same_values(&a, ema, b.values));
+    CU_ASSERT_EQUAL_FATAL(ff_weights_read_last(&ctx, &b, other), FF_OK);
+    CU_ASSERT_TRUE(same_values(&a, a.values, b.values));
     free(ema);
     free(moment);
     free(got_ema);
@@ -342,6 +345,98 @@ static void test_conversion_both_ways_keeps_every_bit(void)
     }
 }
 
+/* ---- presets and files ---- */
+
+static void declare_preset(ff_parameters *p, const char *preset)
+{
+    ff_model_config config;
+    CU_ASSERT_EQUAL_FATAL(ff_model_config_preset(&ctx, &config, preset), FF_OK);
+    CU_ASSERT_EQUAL_FATAL(ff_model_declare(&ctx, &config, p), FF_OK);
+}
+
+/* The next array of the manifest; false at its end. */
+static bool next_line(FILE *file, char name[256], int *ndim, int64_t *shape, char rule[32])
+{
+    char line[512], text[64];
+    if (fgets(line, sizeof line, file) == NULL)
+        return false;
+    CU_ASSERT_EQUAL_FATAL(sscanf(line, "%255s %63s %31s", name, text, rule), 3);
+    *ndim = 0;
+    for (char *s = text; *s != '\0'; s += *s == ',')
+        shape[(*ndim)++] = strtoll(s, &s, 10);
+    return true;
+}
+
+static void test_presets_declare_the_published_arrays(void)
+{
+    /* counts from the reference's own initialiser */
+    static const struct {
+        const char *preset;
+        int64_t arrays, numbers;
+        bool templates, ptm;
+    } want[] = {{"model_1", 336, 93229082, true, false},     {"model_2", 336, 93229082, true, false},
+                {"model_3", 265, 92899674, false, false},    {"model_5", 265, 92899674, false, false},
+                {"model_1_ptm", 338, 93237338, true, true},  {"model_2_ptm", 338, 93237338, true, true},
+                {"model_3_ptm", 267, 92907930, false, true}, {"model_4_ptm", 267, 92907930, false, true}};
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        char name[256], rule[32];
+        int64_t shape[FF_MAX_DIMS], numbers = 0, arrays = 0;
+        int ndim;
+        ff_parameters p;
+        ff_parameters_init(&p);
+        declare_preset(&p, want[i].preset);
+        FILE *file = fopen(MANIFEST, "r");
+        CU_ASSERT_PTR_NOT_NULL_FATAL(file);
+        while (next_line(file, name, &ndim, shape, rule)) {
+            if ((!want[i].templates && strstr(name, "template") != NULL) ||
+                (!want[i].ptm && strstr(name, "predicted_aligned_error") != NULL))
+                continue;
+            const ff_parameter *item = ff_parameters_find(&p, name);
+            const bool same =
+                item != NULL && item->ndim == ndim && memcmp(item->shape, shape, (size_t)ndim * sizeof *shape) == 0;
+            if (!same)
+                printf("    %s: %s\n", want[i].preset, name);
+            CU_ASSERT_TRUE(same);
+            arrays++;
+            numbers += item == NULL ? 0 : item->size;
+        }
+        fclose(file);
+        CU_ASSERT_EQUAL(arrays, want[i].arrays);
+        CU_ASSERT_EQUAL(p.count, want[i].arrays);
+        CU_ASSERT_EQUAL(numbers, want[i].numbers);
+        ff_parameters_destroy(&p);
+    }
+}
+
+static void test_a_file_tells_its_preset(void)
+{
+    ff_weights_fit fit;
+    char text[512];
+    declare_preset(&a, "tiny");
+    CU_ASSERT_EQUAL_FATAL(ff_parameters_allocate(&ctx, &a, false), FF_OK);
+    CU_ASSERT_EQUAL_FATAL(ff_weights_write_npz(&ctx, &a, path), FF_OK);
+    CU_ASSERT_EQUAL_FATAL(ff_weights_find_fit(&ctx, path, &fit), FF_OK);
+    CU_ASSERT_EQUAL_FATAL(fit.num_fitting, 1);
+    CU_ASSERT_STRING_EQUAL(fit.fitting[0], "tiny");
+    const ff_checkpoint_header header = {.preset = ""};
+    const ff_checkpoint_block block = {FF_CHECKPOINT_PARAMETERS, a.values, false, false};
+    CU_ASSERT_EQUAL_FATAL(ff_checkpoint_write(&ctx, other, &header, &a, &block, 1), FF_OK);
+    CU_ASSERT_EQUAL_FATAL(ff_weights_find_fit(&ctx, other, &fit), FF_OK);
+    ff_weights_format_fit(&fit, text, sizeof text);
+    CU_ASSERT_STRING_EQUAL(text, "tiny");
+    ff_parameters_destroy(&a);
+    ff_parameters_init(&a);
+    declare_preset(&a, "tiny");
+    const ff_parameter *head = ff_parameters_find(&a, "predicted_lddt_head/act_0/bias");
+    a.items[head - a.items].name[0] = 'P'; /* one array under another name */
+    CU_ASSERT_EQUAL_FATAL(ff_parameters_allocate(&ctx, &a, false), FF_OK);
+    CU_ASSERT_EQUAL_FATAL(ff_weights_write_npz(&ctx, &a, path), FF_OK);
+    CU_ASSERT_EQUAL_FATAL(ff_weights_find_fit(&ctx, path, &fit), FF_OK);
+    ff_weights_format_fit(&fit, text, sizeof text);
+    CU_ASSERT_STRING_EQUAL(text, "none; nearest tiny: 1 arrays missing, 0 of another shape, first "
+                                 "predicted_lddt_head/act_0/bias");
+}
+
 /* ---- random weights ---- */
 
 enum { MANIFEST_ARRAYS = 338 };
@@ -349,21 +444,17 @@ enum { MANIFEST_ARRAYS = 338 };
 /* The published model with one block in each stack; `rules` gets the last column. */
 static void declare_manifest(ff_parameters *p, char rules[MANIFEST_ARRAYS][32])
 {
-    char line[512], name[256], shape[64];
+    char name[256];
+    int64_t shape[FF_MAX_DIMS];
+    int ndim, k = 0;
     FILE *file = fopen(MANIFEST, "r");
     CU_ASSERT_PTR_NOT_NULL_FATAL(file);
-    for (int k = 0; k < MANIFEST_ARRAYS; k++) {
-        int64_t dims[FF_MAX_DIMS];
-        int ndim = 0;
-        CU_ASSERT_FATAL(fgets(line, sizeof line, file) != NULL &&
-                        sscanf(line, "%255s %63s %31s", name, shape, rules[k]) == 3);
-        for (char *s = shape; *s != '\0'; s += *s == ',')
-            dims[ndim++] = strtoll(s, &s, 10);
+    for (; k < MANIFEST_ARRAYS && next_line(file, name, &ndim, shape, rules[k]); k++) {
         if (strstr(name, "evoformer_iteration") || strstr(name, "extra_msa_stack") || strstr(name, "__layer_stack"))
-            dims[0] = 1;
-        CU_ASSERT_EQUAL_FATAL(ff_parameters_add(&ctx, p, name, ndim, dims), FF_OK);
+            shape[0] = 1;
+        CU_ASSERT_EQUAL_FATAL(ff_parameters_add(&ctx, p, name, ndim, shape), FF_OK);
     }
-    CU_ASSERT_PTR_NULL(fgets(line, sizeof line, file));
+    CU_ASSERT_EQUAL(k, MANIFEST_ARRAYS);
     fclose(file);
     CU_ASSERT_EQUAL_FATAL(ff_parameters_allocate(&ctx, p, false), FF_OK);
 }
@@ -431,6 +522,8 @@ static CU_TestInfo tests[] = {
     {"a_flipped_byte_of_a_checkpoint_is_noticed", test_a_flipped_byte_of_a_checkpoint_is_noticed},
     {"other_hdf5_files_and_versions_are_told_apart", test_other_hdf5_files_and_versions_are_told_apart},
     {"conversion_both_ways_keeps_every_bit", test_conversion_both_ways_keeps_every_bit},
+    {"presets_declare_the_published_arrays", test_presets_declare_the_published_arrays},
+    {"a_file_tells_its_preset", test_a_file_tells_its_preset},
     {"random_weights_start_as_alphafolds", test_random_weights_start_as_alphafolds},
     {"random_weights_are_a_function_of_the_seed", test_random_weights_are_a_function_of_the_seed},
     {"an_array_without_a_rule_is_named", test_an_array_without_a_rule_is_named},
