@@ -9,6 +9,7 @@
 static const ff_command *const commands[] = {
     &ff_command_parse,
     &ff_command_inspect,
+    &ff_command_features,
     &ff_command_process,
 };
 enum { NUM_COMMANDS = sizeof commands / sizeof *commands };
