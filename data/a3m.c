@@ -22,6 +22,20 @@ static void make_table(int8_t table[256], bool lenient)
     }
 }
 
+/* Letters that are looked at together; most blocks of a row are columns only. */
+enum { BLOCK = 32 };
+
+/* Codes of a block, and whether it is columns only. */
+static inline bool take_block(const int8_t table[256], const char *text, int8_t *codes)
+{
+    int8_t lowest = 0;
+    for (int i = 0; i < BLOCK; i++)
+        codes[i] = table[(unsigned char)text[i]];
+    for (int i = 0; i < BLOCK; i++)
+        lowest = codes[i] < lowest ? codes[i] : lowest;
+    return lowest >= COLUMN_NO_CODE;
+}
+
 /* A stretch of a row. */
 static ff_status add_columns(ff_ctx *ctx, ff_msa_builder *b, const int8_t table[256], const char *text, int64_t length)
 {
@@ -29,15 +43,24 @@ static ff_status add_columns(ff_ctx *ctx, ff_msa_builder *b, const int8_t table[
     char *rows = b->msa.rows;
     int8_t *codes = b->msa.codes;
     int64_t n = b->size;
-    for (int64_t i = 0; i < length; i++) {
-        const int8_t kind = table[(unsigned char)text[i]];
-        if (kind >= COLUMN_NO_CODE) {
-            if (b->pending > 0)
-                FF_TRY(ff_msa_builder_flush(ctx, b, n));
-            rows[n] = text[i];
-            codes[n++] = kind;
-        } else if (kind == INSERTION) {
-            b->pending++;
+    for (int64_t i = 0; i < length;) {
+        if (b->pending == 0 && i + BLOCK <= length && take_block(table, text + i, codes + n)) {
+            memcpy(rows + n, text + i, BLOCK);
+            n += BLOCK;
+            i += BLOCK;
+            continue;
+        }
+        const int64_t end = i + BLOCK < length ? i + BLOCK : length;
+        for (; i < end; i++) {
+            const int8_t kind = table[(unsigned char)text[i]];
+            if (kind >= COLUMN_NO_CODE) {
+                if (b->pending > 0)
+                    FF_TRY(ff_msa_builder_flush(ctx, b, n));
+                rows[n] = text[i];
+                codes[n++] = kind;
+            } else if (kind == INSERTION) {
+                b->pending++;
+            }
         }
     }
     b->size = n;
@@ -133,13 +156,16 @@ ff_status ff_a3m_write(ff_ctx *ctx, const ff_msa *msa, const char *path)
 {
     ff_safe_file safe;
     FF_TRY(ff_safe_file_begin(ctx, &safe, path));
+    const ff_msa_deletion *next = msa->deletion_list, *end = next + msa->deletion_offsets[msa->num_seq];
     for (int64_t s = 0; s < msa->num_seq; s++) {
         fprintf(safe.file, ">%s\n", ff_text_list_get(&msa->descriptions, s));
-        for (int64_t i = msa->offsets[s]; i < msa->offsets[s + 1]; i++) {
-            for (int32_t k = 0; k < msa->deletions[i]; k++)
+        int64_t at = msa->offsets[s];
+        for (; next < end && next->at < msa->offsets[s + 1]; at = (next++)->at) {
+            fwrite(msa->rows + at, 1, (size_t)(next->at - at), safe.file);
+            for (int32_t k = 0; k < next->count; k++)
                 fputc('x', safe.file);
-            fputc(msa->rows[i], safe.file);
         }
+        fwrite(msa->rows + at, 1, (size_t)(msa->offsets[s + 1] - at), safe.file);
         fputc('\n', safe.file);
     }
     return ff_safe_file_commit(ctx, &safe);

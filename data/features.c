@@ -121,7 +121,7 @@ static ff_status put_rows(ff_ctx *ctx, ff_array_set *set, const row_set *rows, i
         int32_t *out = msa->i32 + k * num_res;
         for (int64_t i = 0; i < num_res; i++)
             out[i] = codes[i];
-        memcpy(deletions->i32 + k * num_res, p->msa->deletions + p->row * num_res, (size_t)num_res * sizeof(int32_t));
+        ff_msa_put_deletions(p->msa, p->row, deletions->i32 + k * num_res);
         char name[8];
         ff_msa_species(name, ff_text_list_get(&p->msa->descriptions, p->row));
         if (name[0] != '\0')

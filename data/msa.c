@@ -29,7 +29,8 @@ void ff_msa_destroy(ff_msa *msa)
     free(msa->path);
     free(msa->rows);
     free(msa->codes);
-    free(msa->deletions);
+    free(msa->deletion_list);
+    free(msa->deletion_offsets);
     free(msa->offsets);
     free(msa->lines);
     ff_text_list_destroy(&msa->descriptions);
@@ -68,6 +69,13 @@ ff_status ff_msa_check(ff_ctx *ctx, const ff_msa *msa, int64_t num_res)
                        (long long)(msa->first_no_code - s * wanted) + 1);
     }
     return FF_OK;
+}
+
+void ff_msa_put_deletions(const ff_msa *msa, int64_t s, int32_t *out)
+{
+    memset(out, 0, (size_t)(msa->offsets[s + 1] - msa->offsets[s]) * sizeof *out);
+    for (int64_t k = msa->deletion_offsets[s]; k < msa->deletion_offsets[s + 1]; k++)
+        out[msa->deletion_list[k].at - msa->offsets[s]] = msa->deletion_list[k].count;
 }
 
 /* ---- species ---- */
@@ -134,9 +142,12 @@ ff_status ff_msa_builder_begin(ff_ctx *ctx, ff_msa_builder *b, const char *descr
 {
     ff_msa *msa = &b->msa;
     FF_TRY(ff_grow(ctx, &msa->offsets, &b->offset_capacity, msa->num_seq + 2, sizeof *msa->offsets));
+    FF_TRY(ff_grow(ctx, &msa->deletion_offsets, &b->deletion_offset_capacity, msa->num_seq + 2,
+                   sizeof *msa->deletion_offsets));
     FF_TRY(ff_grow(ctx, &msa->lines, &b->line_capacity, msa->num_seq + 1, sizeof *msa->lines));
     FF_TRY(ff_text_list_add(ctx, &msa->descriptions, description, (size_t)length));
     msa->offsets[msa->num_seq] = b->size;
+    msa->deletion_offsets[msa->num_seq] = b->num_deletions;
     msa->lines[msa->num_seq++] = line;
     b->pending = 0; /* insertions after the last column are not counted */
     return FF_OK;
@@ -152,8 +163,8 @@ ff_status ff_msa_builder_flush(ff_ctx *ctx, ff_msa_builder *b, int64_t at)
 {
     if (b->pending == 0)
         return FF_OK;
-    FF_TRY(ff_grow(ctx, &b->deletions, &b->deletion_capacity, b->num_deletions + 1, sizeof *b->deletions));
-    b->deletions[b->num_deletions++] =
+    FF_TRY(ff_grow(ctx, &b->msa.deletion_list, &b->deletion_capacity, b->num_deletions + 1, sizeof *b->msa.deletion_list));
+    b->msa.deletion_list[b->num_deletions++] =
         (ff_msa_deletion){at, b->pending > INT32_MAX ? INT32_MAX : (int32_t)b->pending};
     b->pending = 0;
     return FF_OK;
@@ -163,14 +174,14 @@ static ff_status finish(ff_ctx *ctx, ff_msa_builder *b, const char *path)
 {
     ff_msa *msa = &b->msa;
     FF_TRY(ff_grow(ctx, &msa->offsets, &b->offset_capacity, msa->num_seq + 1, sizeof *msa->offsets));
+    FF_TRY(ff_grow(ctx, &msa->deletion_offsets, &b->deletion_offset_capacity, msa->num_seq + 1,
+                   sizeof *msa->deletion_offsets));
     FF_TRY(ff_msa_builder_reserve(ctx, b, 1)); /* no NULL pointers in an empty alignment */
     msa->path = strdup(path);
-    msa->deletions = calloc((size_t)b->size + 1, sizeof *msa->deletions);
-    if (msa->path == NULL || msa->deletions == NULL)
+    if (msa->path == NULL)
         return FF_FAIL(ctx, FF_ERR_MEM, "out of memory for the %lld rows of %s", (long long)msa->num_seq, path);
-    for (int64_t i = 0; i < b->num_deletions; i++)
-        msa->deletions[b->deletions[i].at] = b->deletions[i].count;
     msa->offsets[msa->num_seq] = b->size;
+    msa->deletion_offsets[msa->num_seq] = b->num_deletions;
     msa->num_res = msa->num_seq > 0 ? msa->offsets[1] : 0;
     msa->aligned = true;
     for (int64_t s = 0; s < msa->num_seq; s++)
@@ -197,6 +208,5 @@ ff_status ff_msa_builder_finish(ff_ctx *ctx, ff_msa_builder *b, const char *path
 void ff_msa_builder_destroy(ff_msa_builder *b)
 {
     ff_msa_destroy(&b->msa);
-    free(b->deletions);
     *b = (ff_msa_builder){.size = 0};
 }

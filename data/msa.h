@@ -16,17 +16,25 @@ extern "C" {
 enum { FF_MSA_GAP = 21, FF_MSA_NO_CODE = -1 };
 
 typedef struct {
+    int64_t at; /* position in rows */
+    int32_t count;
+} ff_msa_deletion;
+
+typedef struct {
     char *path; /* where it was read, for messages */
     int64_t num_seq;
     int64_t num_res;    /* columns of row 0; 0 when there are no rows */
     bool aligned;       /* every row has num_res columns */
     char *rows;         /* letters; [num_seq, num_res] when aligned, else row s is [offsets[s], offsets[s + 1]) */
     int8_t *codes;      /* likewise; FF_MSA_NO_CODE where the letter has none */
-    int32_t *deletions; /* likewise: residues left out just before the column */
     int64_t *offsets;   /* [num_seq + 1] */
     int64_t *lines;     /* [num_seq] where the row began in the file */
     ff_text_list descriptions; /* [num_seq] A3M: all after `>`; Stockholm: the name */
     int64_t first_no_code;     /* position in rows of the first letter without a code; -1 = none */
+
+    /* few places have deletions (residues left out just before a column), so they are listed: ff_msa_put_deletions */
+    ff_msa_deletion *deletion_list; /* by position */
+    int64_t *deletion_offsets;      /* [num_seq + 1] where each row's begin in the list */
 } ff_msa;
 
 typedef struct {
@@ -44,6 +52,9 @@ void ff_msa_destroy(ff_msa *msa); /* empty afterwards, as {0} */
  */
 ff_status ff_msa_check(ff_ctx *ctx, const ff_msa *msa, int64_t num_res);
 
+/** Deletions before each column of row s; `out` has as many places as the row. */
+void ff_msa_put_deletions(const ff_msa *msa, int64_t s, int32_t *out);
+
 /** HHblits code of a letter, or FF_MSA_NO_CODE. */
 int ff_msa_code(char letter);
 
@@ -57,17 +68,11 @@ const char *ff_msa_species(char species[8], const char *description);
 
 /* ---- for readers ---- */
 
-typedef struct {
-    int64_t at; /* position in rows */
-    int32_t count;
-} ff_msa_deletion;
-
 /** An alignment that grows row by row. Start with {0}. */
 typedef struct {
     ff_msa msa;
     int64_t size, capacity; /* of rows and codes */
-    int64_t code_capacity, offset_capacity, line_capacity;
-    ff_msa_deletion *deletions;
+    int64_t code_capacity, offset_capacity, line_capacity, deletion_offset_capacity;
     int64_t num_deletions, deletion_capacity;
     int64_t pending; /* deletions before the next column */
 } ff_msa_builder;

@@ -104,7 +104,8 @@ static ff_status put_deletions(ff_ctx *ctx, ff_parsed *parsed, const ff_msa *msa
                                    FF_DIMS(msa->num_seq, msa->num_res));
     if (array == NULL)
         return ctx->status;
-    memcpy(array->i32, msa->deletions, (size_t)array->size * sizeof *array->i32);
+    for (int64_t s = 0; s < msa->num_seq; s++)
+        ff_msa_put_deletions(msa, s, array->i32 + msa->offsets[s]);
     return FF_OK;
 }
 
@@ -118,7 +119,8 @@ static ff_status put_unequal(ff_ctx *ctx, ff_parsed *parsed, const ff_msa *msa)
         return ctx->status;
     for (int64_t s = 0; s < msa->num_seq; s++)
         lengths->i32[s] = deletion_lengths->i32[s] = (int32_t)(msa->offsets[s + 1] - msa->offsets[s]);
-    memcpy(flat->i32, msa->deletions, (size_t)flat->size * sizeof *flat->i32);
+    for (int64_t s = 0; s < msa->num_seq; s++)
+        ff_msa_put_deletions(msa, s, flat->i32 + msa->offsets[s]);
     return FF_OK;
 }
 
