@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/large_pages.h"
+
 void ff_array_set_init(ff_array_set *set) { *set = (ff_array_set){NULL, 0, 0}; }
 
 static void array_destroy(ff_array *array)
@@ -69,6 +71,7 @@ static ff_array *array_create(ff_ctx *ctx, const char *name, ff_array_type type,
         }
         array->name = strdup(name);
         array->data = good ? calloc((size_t)(array->size > 0 ? array->size : 1), ff_array_type_bytes(type)) : NULL;
+        ff_use_large_pages(array->data, (size_t)array->size * ff_array_type_bytes(type));
     }
     if (good && array->name != NULL && array->data != NULL)
         return array;

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/large_pages.h"
+
 ff_status ff_text_buffer_reserve(ff_ctx *ctx, ff_text_buffer *buffer, size_t more)
 {
     const size_t wanted = buffer->size + more + 1;
@@ -14,6 +16,7 @@ ff_status ff_text_buffer_reserve(ff_ctx *ctx, ff_text_buffer *buffer, size_t mor
     char *grown = realloc(buffer->data, capacity);
     if (grown == NULL)
         return FF_FAIL(ctx, FF_ERR_MEM, "out of memory for %zu bytes of text", capacity);
+    ff_use_large_pages(grown, capacity);
     buffer->data = grown;
     buffer->capacity = capacity;
     grown[buffer->size] = '\0';
@@ -65,6 +68,7 @@ ff_status ff_grow(ff_ctx *ctx, void *data, int64_t *capacity, int64_t wanted, si
     void *grown = realloc(old, (size_t)room * element_bytes);
     if (grown == NULL)
         return FF_FAIL(ctx, FF_ERR_MEM, "out of memory for %lld elements of %zu bytes", (long long)room, element_bytes);
+    ff_use_large_pages(grown, (size_t)room * element_bytes);
     memcpy(data, &grown, sizeof grown);
     *capacity = room;
     return FF_OK;
