@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "model/initialise.h"
-#include "model/weights.h"
+#include "model/weights_fit.h"
 #include "structure/residue_constants.h"
 #include "tensor/plan.h"
 #include "tensor/pool.h"
@@ -22,61 +22,9 @@ static double now_s(void)
 
 /* ---- the predictor ---- */
 
-/* The longest preset name that stands in a file's name as a whole word. */
-static bool name_in_path(const char *path, char preset[FF_PRESET_NAME_BYTES])
-{
-    const char *slash = strrchr(path, '/'), *file = slash == NULL ? path : slash + 1;
-    size_t best = 0;
-    for (int i = 0; ff_model_preset_name(i) != NULL; i++) {
-        const char *name = ff_model_preset_name(i);
-        const size_t length = strlen(name);
-        const char *at = strstr(file, name);
-        if (at == NULL || length <= best || (at > file && at[-1] != '_' && at[-1] != '-' && at[-1] != '.'))
-            continue;
-        best = length;
-        snprintf(preset, FF_PRESET_NAME_BYTES, "%s", name);
-    }
-    return best > 0;
-}
-
-/* Whether every array the preset declares is in `file` with its shape. */
-static bool fits(const char *preset, const ff_parameters *file)
-{
-    ff_ctx quiet;
-    ff_model_config config;
-    ff_parameters wanted;
-    ff_context_init(&quiet);
-    quiet.log.file = NULL;
-    ff_parameters_init(&wanted);
-    bool good = ff_model_config_preset(&quiet, &config, preset) == FF_OK &&
-                ff_model_declare(&quiet, &config, &wanted) == FF_OK;
-    for (int64_t i = 0; good && i < wanted.count; i++) {
-        const ff_parameter *w = &wanted.items[i], *f = ff_parameters_find(file, w->name);
-        good = f != NULL && f->ndim == w->ndim && memcmp(f->shape, w->shape, (size_t)w->ndim * sizeof *w->shape) == 0;
-    }
-    ff_parameters_destroy(&wanted);
-    return good;
-}
-
 ff_status ff_predictor_find_preset(ff_ctx *ctx, const char *weights, char preset[FF_PRESET_NAME_BYTES])
 {
-    ff_parameters file;
-    ff_status status = FF_OK;
-    if (name_in_path(weights, preset))
-        return FF_OK;
-    ff_parameters_init(&file);
-    FF_TRY_DONE(ff_weights_declare_as_in_file(ctx, &file, weights));
-    /* with the error head first: without it a file of model_1_ptm fits model_1, too */
-    static const char *const by_size[] = {"model_1_ptm", "model_3_ptm", "model_1", "model_3", "small", "tiny"};
-    for (size_t i = 0; i < sizeof by_size / sizeof *by_size; i++)
-        if (fits(by_size[i], &file)) {
-            snprintf(preset, FF_PRESET_NAME_BYTES, "%s", by_size[i]);
-            goto done;
-        }
-    status = FF_FAIL(ctx, FF_ERR_FORMAT, "%s fits no preset: name it with --preset", weights);
-done:
-    ff_parameters_destroy(&file);
-    return status;
+    return ff_weights_find_preset(ctx, weights, preset);
 }
 
 static ff_status set_sizes(ff_ctx *ctx, ff_predictor *p, const char *preset, ff_model_config *config)

@@ -243,24 +243,22 @@ static ff_status inspect(ff_ctx *ctx, const weights_options *o, const char *path
 
 /* ---- convert ---- */
 
-/* The preset asked for, or the one that fits; "" for a .npz or checkpoint that is of none. */
+/* The preset asked for, or the one the file is of; "" for a .npz or checkpoint that is of none. */
 static ff_status choose_preset(ff_ctx *ctx, const weights_options *o, const char *path, ff_weights_kind kind,
                                ff_checkpoint_header *header)
 {
-    ff_weights_fit fit;
-    char text[512];
     if (kind == FF_WEIGHTS_CHECKPOINT)
         FF_TRY(ff_checkpoint_read_header(ctx, path, header));
-    if (o->preset == NULL && header->preset[0] == '\0') {
-        FF_TRY(ff_weights_find_fit(ctx, path, &fit));
-        ff_weights_format_fit(&fit, text, sizeof text);
-        if (fit.num_fitting == 0 && kind == FF_WEIGHTS_TORCH)
-            return FF_FAIL(ctx, FF_ERR_FORMAT, "%s fits no preset of ours: %s", path, text);
-        snprintf(header->preset, sizeof header->preset, "%s", fit.num_fitting == 0 ? "" : fit.fitting[0]);
-    } else if (o->preset != NULL) {
+    if (o->preset != NULL) {
         snprintf(header->preset, sizeof header->preset, "%s", o->preset);
+        return FF_OK;
     }
-    return FF_OK;
+    const ff_status status = ff_weights_find_preset(ctx, path, header->preset);
+    if (status == FF_ERR_FORMAT && kind != FF_WEIGHTS_TORCH && header->preset[0] == '\0') {
+        ff_context_clear(ctx); /* converted all the same, by what is there */
+        return FF_OK;
+    }
+    return status;
 }
 
 static ff_status convert(ff_ctx *ctx, const weights_options *o, const char *path)

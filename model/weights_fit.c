@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "model/checkpoint.h"
 #include "model/model.h"
 
 /* How far the arrays `have` of a file are from those a model declares. */
@@ -110,4 +111,57 @@ void ff_weights_format_fit(const ff_weights_fit *fit, char *text, size_t bytes)
         n += (size_t)snprintf(text + n, bytes - n, "%s%s", i == 0 ? "" : ", ", fit->fitting[i]);
     if (m->surplus > 0 && n < bytes)
         snprintf(text + n, bytes - n, " (and %lld further arrays)", (long long)m->surplus);
+}
+
+/* ---- the preset of a file ---- */
+
+/* The longest preset name that stands in a file's name as a whole word. */
+static bool name_in_path(const char *path, char preset[FF_PRESET_NAME_BYTES])
+{
+    const char *slash = strrchr(path, '/'), *file = slash == NULL ? path : slash + 1;
+    size_t best = 0;
+    for (int i = 0; ff_model_preset_name(i) != NULL; i++) {
+        const char *name = ff_model_preset_name(i);
+        const size_t length = strlen(name);
+        const char *at = strstr(file, name);
+        if (at == NULL || length <= best || (at > file && at[-1] != '_' && at[-1] != '-' && at[-1] != '.'))
+            continue;
+        best = length;
+        snprintf(preset, FF_PRESET_NAME_BYTES, "%s", name);
+    }
+    return best > 0;
+}
+
+static ff_status find_by_arrays(ff_ctx *ctx, const char *path, char preset[FF_PRESET_NAME_BYTES])
+{
+    ff_weights_fit fit;
+    char text[512];
+    FF_TRY(ff_weights_find_fit(ctx, path, &fit));
+    if (fit.num_fitting == 0) {
+        ff_weights_format_fit(&fit, text, sizeof text);
+        return FF_FAIL(ctx, FF_ERR_FORMAT, "%s fits no preset (%s)", path, text);
+    }
+    snprintf(preset, FF_PRESET_NAME_BYTES, "%s", fit.fitting[0]);
+    return FF_OK;
+}
+
+ff_status ff_weights_find_preset(ff_ctx *ctx, const char *path, char preset[FF_PRESET_NAME_BYTES])
+{
+    ff_weights_kind kind;
+    ff_checkpoint_header header = {.step = 0};
+    FF_TRY(ff_weights_get_kind(ctx, path, &kind));
+    if (kind == FF_WEIGHTS_CHECKPOINT)
+        FF_TRY(ff_checkpoint_read_header(ctx, path, &header));
+    if (header.preset[0] != '\0') {
+        snprintf(preset, FF_PRESET_NAME_BYTES, "%s", header.preset);
+        return FF_OK;
+    }
+    if (name_in_path(path, preset)) {
+        ff_weights_match match;
+        FF_TRY(ff_weights_match_preset(ctx, path, preset, &match));
+        if (match.missing + match.misshapen == 0)
+            return FF_OK;
+    }
+    preset[0] = '\0';
+    return find_by_arrays(ctx, path, preset);
 }

@@ -3,6 +3,7 @@
 #define FF_MODEL_WEIGHTS_FIT_H
 
 #include "model/openfold_names.h"
+#include "model/presets.h"
 #include "model/weights.h"
 
 #ifdef __cplusplus
@@ -23,6 +24,13 @@ ff_status ff_weights_find_fit(ff_ctx *ctx, const char *path, ff_weights_fit *fit
 
 /** Compare it with one preset. */
 ff_status ff_weights_match_preset(ff_ctx *ctx, const char *path, const char *preset, ff_weights_match *match);
+
+/**
+ * The preset of a file: what a checkpoint says; else a preset's name in the file's name, when its arrays fit
+ * ("params_model_2_ptm.npz": arrays do not tell model_1 from model_2); else the first whose arrays fit.
+ * @return FF_ERR_FORMAT when none does, and `preset` is "".
+ */
+ff_status ff_weights_find_preset(ff_ctx *ctx, const char *path, char preset[FF_PRESET_NAME_BYTES]);
 
 /** Text for people: "model_1_ptm, model_2_ptm" or "none; nearest tiny: ...". */
 void ff_weights_format_fit(const ff_weights_fit *fit, char *text, size_t bytes);

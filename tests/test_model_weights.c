@@ -424,6 +424,14 @@ static void test_a_file_tells_its_preset(void)
     CU_ASSERT_EQUAL_FATAL(ff_weights_find_fit(&ctx, other, &fit), FF_OK);
     ff_weights_format_fit(&fit, text, sizeof text);
     CU_ASSERT_STRING_EQUAL(text, "tiny");
+    char preset[FF_PRESET_NAME_BYTES], misnamed[160];
+    CU_ASSERT_EQUAL_FATAL(ff_weights_find_preset(&ctx, path, preset), FF_OK);
+    CU_ASSERT_STRING_EQUAL(preset, "tiny"); /* though the file's name says model_1 */
+    const ff_checkpoint_header of_model_2 = {.preset = "model_2_ptm"};
+    snprintf(misnamed, sizeof misnamed, "%s/tiny.h5", folder);
+    CU_ASSERT_EQUAL_FATAL(ff_checkpoint_write(&ctx, misnamed, &of_model_2, &a, &block, 1), FF_OK);
+    CU_ASSERT_EQUAL_FATAL(ff_weights_find_preset(&ctx, misnamed, preset), FF_OK);
+    CU_ASSERT_STRING_EQUAL(preset, "model_2_ptm"); /* what it says itself comes first */
     ff_parameters_destroy(&a);
     ff_parameters_init(&a);
     declare_preset(&a, "tiny");
@@ -435,6 +443,7 @@ static void test_a_file_tells_its_preset(void)
     ff_weights_format_fit(&fit, text, sizeof text);
     CU_ASSERT_STRING_EQUAL(text, "none; nearest tiny: 1 arrays missing, 0 of another shape, first "
                                  "predicted_lddt_head/act_0/bias");
+    expect(ff_weights_find_preset(&ctx, path, preset), FF_ERR_FORMAT, path, "fits no preset (none; nearest tiny");
 }
 
 /* ---- random weights ---- */
