@@ -9,13 +9,7 @@
 
 #ifdef FF_HAVE_HDF5
 
-#define H5_USE_110_API /* newer libraries offer the same calls */
-#include <hdf5.h>
-
-struct ff_hdf5_file {
-    hid_t id;
-    char *path;
-};
+#include "io/hdf5_private.h"
 
 enum { PATH_BYTES = 1024 };
 
@@ -206,6 +200,11 @@ ff_status ff_hdf5_read_int32(ff_ctx *ctx, ff_hdf5_file *file, const char *datase
 ff_status ff_hdf5_read_int8(ff_ctx *ctx, ff_hdf5_file *file, const char *dataset, int8_t *data, int64_t size)
 {
     return read_numbers(ctx, file, dataset, H5T_NATIVE_INT8, data, size);
+}
+
+ff_status ff_hdf5_read_int64(ff_ctx *ctx, ff_hdf5_file *file, const char *dataset, int64_t *data, int64_t size)
+{
+    return read_numbers(ctx, file, dataset, H5T_NATIVE_INT64, data, size);
 }
 
 bool ff_hdf5_exists(ff_hdf5_file *file, const char *path) { return exists(file, path); }

@@ -44,9 +44,10 @@ ff_status ff_hdf5_each_dataset(ff_ctx *ctx, ff_hdf5_file *file, const char *grou
 ff_status ff_hdf5_get_info(ff_ctx *ctx, ff_hdf5_file *file, const char *dataset, ff_hdf5_info *info);
 /** Read a whole numeric data set of `size` elements, converted to float32. */
 ff_status ff_hdf5_read_float(ff_ctx *ctx, ff_hdf5_file *file, const char *dataset, float *data, int64_t size);
-/** The same, converted to int32 or int8. */
+/** The same, converted to int32, int8 or int64. */
 ff_status ff_hdf5_read_int32(ff_ctx *ctx, ff_hdf5_file *file, const char *dataset, int32_t *data, int64_t size);
 ff_status ff_hdf5_read_int8(ff_ctx *ctx, ff_hdf5_file *file, const char *dataset, int8_t *data, int64_t size);
+ff_status ff_hdf5_read_int64(ff_ctx *ctx, ff_hdf5_file *file, const char *dataset, int64_t *data, int64_t size);
 /** Texts of fixed or variable length: each entry of `data` becomes a string the caller frees. */
 ff_status ff_hdf5_read_text(ff_ctx *ctx, ff_hdf5_file *file, const char *dataset, char **data, int64_t size);
 /** Whether a group or data set of that path is there. */
@@ -67,6 +68,9 @@ typedef struct ff_hdf5_writer ff_hdf5_writer;
 
 /** Begin a new file (temporary until the commit). FF_ERR_IO: folder missing, not writable. */
 ff_status ff_hdf5_create(ff_ctx *ctx, ff_hdf5_writer **writer, const char *path);
+/** Begin with a copy of the file that is there, to change or extend; it stays as it is until the commit. Errors as of
+ * ff_hdf5_open and ff_hdf5_create. */
+ff_status ff_hdf5_create_from(ff_ctx *ctx, ff_hdf5_writer **writer, const char *path);
 /** Flush to disk and rename into place; the writer is gone afterwards, also on failure. */
 ff_status ff_hdf5_commit(ff_ctx *ctx, ff_hdf5_writer *writer);
 /** The same, with a seal (io/file_seal.h) after the library's own end of the file; other readers do not see it. */
@@ -86,6 +90,10 @@ ff_status ff_hdf5_write_int32(ff_ctx *ctx, ff_hdf5_writer *writer, const char *d
                               const int32_t *data);
 ff_status ff_hdf5_write_int8(ff_ctx *ctx, ff_hdf5_writer *writer, const char *dataset, int ndim, const int64_t *shape,
                              const int8_t *data);
+ff_status ff_hdf5_write_int64(ff_ctx *ctx, ff_hdf5_writer *writer, const char *dataset, int ndim, const int64_t *shape,
+                              const int64_t *data);
+/** Remove a data set or group, to write it anew; nothing when it is not there. */
+ff_status ff_hdf5_remove(ff_ctx *ctx, ff_hdf5_writer *writer, const char *path);
 /** UTF-8, variable length; a NULL entry is written as "". */
 ff_status ff_hdf5_write_text(ff_ctx *ctx, ff_hdf5_writer *writer, const char *dataset, int ndim, const int64_t *shape,
                              char *const *data);

@@ -11,26 +11,46 @@
 
 #ifdef FF_HAVE_HDF5
 
-#define H5_USE_110_API
-#include <hdf5.h>
-
-struct ff_hdf5_writer {
-    hid_t id;
-    ff_safe_file safe;
-};
+#include "io/hdf5_private.h"
 
 enum { CHUNK_BYTES = 1 << 20, PLAIN_BYTES = 4096, DEFLATE_LEVEL = 4 };
 
-ff_status ff_hdf5_create(ff_ctx *ctx, ff_hdf5_writer **writer, const char *path)
+/* Copy a file into an open one; false with errno. */
+static bool copy_into(FILE *to, const char *path)
+{
+    FILE *from = fopen(path, "rb");
+    char *buffer = malloc(CHUNK_BYTES);
+    bool good = from != NULL && buffer != NULL;
+    for (size_t n = 1; good && n > 0;) {
+        n = fread(buffer, 1, CHUNK_BYTES, from);
+        good = !ferror(from) && fwrite(buffer, 1, n, to) == n;
+    }
+    const int error = errno;
+    free(buffer);
+    if (from != NULL)
+        fclose(from);
+    errno = error;
+    return good && fflush(to) == 0;
+}
+
+/* A writer over a new file, or over a copy of `source`. */
+static ff_status create(ff_ctx *ctx, ff_hdf5_writer **writer, const char *path, const char *source)
 {
     *writer = NULL;
     ff_safe_file safe;
     FF_TRY(ff_safe_file_begin(ctx, &safe, path)); /* a clear message when the folder does not let us */
+    if (source != NULL && !copy_into(safe.file, source)) {
+        FF_FAIL(ctx, FF_ERR_IO, "cannot copy %s before it is changed: %s", source, strerror(errno));
+        ff_safe_file_abandon(&safe);
+        return ctx->status;
+    }
     fclose(safe.file);
     safe.file = NULL;
     ff_hdf5_writer *w = calloc(1, sizeof *w);
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
-    const hid_t id = w == NULL ? -1 : H5Fcreate(safe.temporary, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    const hid_t id = w == NULL        ? -1
+                     : source != NULL ? H5Fopen(safe.temporary, H5F_ACC_RDWR, H5P_DEFAULT)
+                                      : H5Fcreate(safe.temporary, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
     if (id < 0) {
         free(w);
         FF_FAIL(ctx, FF_ERR_IO, "cannot write %s", path);
@@ -41,6 +61,17 @@ ff_status ff_hdf5_create(ff_ctx *ctx, ff_hdf5_writer **writer, const char *path)
     w->safe = safe;
     *writer = w;
     return FF_OK;
+}
+
+ff_status ff_hdf5_create(ff_ctx *ctx, ff_hdf5_writer **writer, const char *path) { return create(ctx, writer, path, NULL); }
+
+ff_status ff_hdf5_create_from(ff_ctx *ctx, ff_hdf5_writer **writer, const char *path)
+{
+    ff_hdf5_file *file;
+    *writer = NULL;
+    FF_TRY(ff_hdf5_open(ctx, &file, path)); /* says what is wrong with it */
+    ff_hdf5_close(file);
+    return create(ctx, writer, path, path);
 }
 
 static ff_status finish(ff_ctx *ctx, ff_hdf5_writer *w, bool seal)
@@ -170,6 +201,21 @@ ff_status ff_hdf5_write_int8(ff_ctx *ctx, ff_hdf5_writer *w, const char *dataset
                              const int8_t *data)
 {
     return write_dataset(ctx, w, dataset, ndim, shape, H5T_NATIVE_INT8, H5T_STD_I8LE, true, data);
+}
+
+ff_status ff_hdf5_write_int64(ff_ctx *ctx, ff_hdf5_writer *w, const char *dataset, int ndim, const int64_t *shape,
+                              const int64_t *data)
+{
+    return write_dataset(ctx, w, dataset, ndim, shape, H5T_NATIVE_INT64, H5T_STD_I64LE, true, data);
+}
+
+ff_status ff_hdf5_remove(ff_ctx *ctx, ff_hdf5_writer *w, const char *path)
+{
+    const hid_t id = H5Oopen(w->id, path, H5P_DEFAULT);
+    if (id < 0)
+        return FF_OK;
+    H5Oclose(id);
+    return H5Ldelete(w->id, path, H5P_DEFAULT) >= 0 ? FF_OK : failed(ctx, w, path);
 }
 
 static hid_t text_type(void)
