@@ -131,6 +131,11 @@ if [ -d ../shared/data ] && [ -x "$BUILD/bin/fastfold-data" ]; then
     step "structure files, as structures.csv has them" sh tests/structure_table.sh "$PWD/$BUILD/bin/fastfold-data" ../shared/data
 fi
 
+if [ -x "$BUILD/bin/fastfold-data" ]; then
+    step "fastfold-data features" sh tests/features_command.sh "$BUILD/bin/fastfold-data" \
+        $([ -d ../shared/data ] && echo ../shared/data)
+fi
+
 if [ -x "$BUILD/bin/fastfold-weights" ]; then
     step "fastfold-weights" sh tests/weights_smoke.sh "$BUILD/bin/fastfold-weights"
 fi
