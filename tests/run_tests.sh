@@ -131,6 +131,10 @@ if [ -d ../shared/data ] && [ -x "$BUILD/bin/fastfold-data" ]; then
     step "structure files, as structures.csv has them" sh tests/structure_table.sh "$PWD/$BUILD/bin/fastfold-data" ../shared/data
 fi
 
+if [ -d $shared ] && [ -d ../shared/data ]; then
+    step "golden shared, data" "$golden" $shared/data_parsers.h5 $shared/data_raw.h5 $shared/data_transforms.h5 \
+        $shared/data_random.h5 $shared/data_labels.h5
+fi
 if [ -x "$BUILD/bin/fastfold-data" ]; then
     step "fastfold-data features" sh tests/features_command.sh "$BUILD/bin/fastfold-data" \
         $([ -d ../shared/data ] && echo ../shared/data)
