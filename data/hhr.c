@@ -123,6 +123,9 @@ static ff_status read_row(ff_ctx *ctx, hhr_reader *r, const ff_text_line *line, 
     if (of_query && end - begin + 1 != residues)
         return FF_FAIL(ctx, FF_ERR_FORMAT, "%s:%lld: the row has %lld residues, its numbers say %lld to %lld", r->path,
                        (long long)line->number, (long long)residues, (long long)begin, (long long)end);
+    if (!of_query && r->block_length < 0)
+        return FF_FAIL(ctx, FF_ERR_FORMAT, "%s:%lld: a row of the template without one of the query before it", r->path,
+                       (long long)line->number);
     if (!of_query && length != r->block_length)
         return FF_FAIL(ctx, FF_ERR_FORMAT, "%s:%lld: the row of the template has %lld columns, that of the query %lld",
                        r->path, (long long)line->number, (long long)length, (long long)r->block_length);
