@@ -375,6 +375,19 @@ static void test_no_more_than_the_queue_is_made_ahead(void)
     ff_loader_destroy(loader); /* with samples nobody took */
 }
 
+static void test_a_record_that_is_not_kept_goes_with_its_draw(void)
+{
+    numbers n;
+    ff_loader_options o = loader_options(&n, 4, 30, 0);
+    o.cache_bytes = 0;
+    ff_loader *loader = start(&o);
+    for (int64_t k = 0; k < 30; k++)
+        check_next(loader, &n, k);
+    CU_ASSERT_EQUAL(n.reads, 30);
+    CU_ASSERT_EQUAL(ff_loader_get_stats(loader).cache.bytes, 0);
+    ff_loader_destroy(loader);
+}
+
 static void test_idle_workers_read_what_comes(void)
 {
     numbers n;
@@ -453,6 +466,7 @@ static CU_TestInfo tests[] = {
     {"a_restart_goes_on_with_the_same_samples", test_a_restart_goes_on_with_the_same_samples},
     {"a_failed_sample_is_reported_in_its_turn", test_a_failed_sample_is_reported_in_its_turn},
     {"no_more_than_the_queue_is_made_ahead", test_no_more_than_the_queue_is_made_ahead},
+    {"a_record_that_is_not_kept_goes_with_its_draw", test_a_record_that_is_not_kept_goes_with_its_draw},
     {"idle_workers_read_what_comes", test_idle_workers_read_what_comes},
     {"a_slow_consumer_does_not_wait", test_a_slow_consumer_does_not_wait},
     {"waiting_is_counted", test_waiting_is_counted},
