@@ -6,9 +6,10 @@
 #include "data/command.h"
 #include "data/parse.h"
 
-#define KINDS "fasta, a3m, sto, hhr, hmmsearch, tblout, mmcif, pdb"
+#define KINDS "fasta, query, a3m, sto, hhr, hmmsearch, tblout, mmcif, pdb"
 static const ff_parse_kind kinds[] = { /* in the order of KINDS, which is for people */
     {"fasta", ff_parse_fasta},
+    {"query", ff_parse_queries},
     {"a3m", ff_parse_a3m},
     {"sto", ff_parse_stockholm},
     {"hhr", ff_parse_hhr},
@@ -86,6 +87,7 @@ const ff_command ff_command_parse = {
     "parse", "read files of one kind, and write what is in them as HDF5",
     {"fastfold-data parse", "FILE... --as KIND [-o OUT.h5] [options]",
      "Reads each FILE (plain or gzip, - is standard input) as the kind given. Lines with file and line number say what is\n"
-     "wrong with those that are refused; the exit status is then 1.",
+     "wrong with those that are refused; the exit status is then 1. `query` is FASTA as it is taken for a prediction: with\n"
+     "notes about what was changed, and refusing what cannot be predicted.",
      table},
     sizeof(parse_options), run};

@@ -117,6 +117,8 @@ static const char *advice(unsigned char c, bool alphafold_compatible)
         return "is a stop inside the sequence; end the sequence there or remove it";
     if (c >= '0' && c <= '9')
         return "is a digit; remove the numbering";
+    if (c == '\\')
+        return "is no amino-acid letter; a NUL byte is shown as \\0";
     if (c == '>')
         return "stands inside a sequence line; each record begins on a line of its own";
     return "is no amino-acid letter";
@@ -126,7 +128,8 @@ static ff_status fail_character(ff_ctx *ctx, const ff_fasta_record *record, int6
 {
     char quoted[FF_TEXT_QUOTE_BYTES], name[FF_TEXT_QUOTE_BYTES];
     const unsigned char c = (unsigned char)record->sequence[at];
-    int64_t bytes = 1; /* a whole UTF-8 character, so that the message shows it */
+    /* the message shows a NUL as the reader keeps it, and UTF-8 characters whole */
+    int64_t bytes = c == '\\' && record->sequence[at + 1] == '0' ? 2 : 1;
     while (c >= 0xc0 && at + bytes < record->length && ((unsigned char)record->sequence[at + bytes] & 0xc0) == 0x80)
         bytes++;
     return FF_FAIL(ctx, FF_ERR_FORMAT, "%s:%lld: %s at position %lld of %s %s", record->path, (long long)record->line,

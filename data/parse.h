@@ -48,6 +48,8 @@ typedef struct {
 
 /* parse_sequences.c */
 ff_status ff_parse_fasta(ff_ctx *ctx, ff_parsed *parsed, const char *path, const ff_parse_options *options);
+/** FASTA records as they would be taken for a query (data/fasta.h): sequences, descriptions, notes. */
+ff_status ff_parse_queries(ff_ctx *ctx, ff_parsed *parsed, const char *path, const ff_parse_options *options);
 ff_status ff_parse_a3m(ff_ctx *ctx, ff_parsed *parsed, const char *path, const ff_parse_options *options);
 ff_status ff_parse_stockholm(ff_ctx *ctx, ff_parsed *parsed, const char *path, const ff_parse_options *options);
 /* parse_hits.c */

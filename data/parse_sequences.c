@@ -1,6 +1,6 @@
 /* parse_sequences.c - FASTA files and alignments as named arrays.
  *
- * Contents: FASTA; alignments. */
+ * Contents: FASTA; queries; alignments. */
 #include <stdio.h>
 #include <string.h>
 
@@ -81,6 +81,65 @@ done:
     ff_fasta_close(reader);
     ff_text_list_destroy(&sequences);
     ff_text_list_destroy(&descriptions);
+    return status;
+}
+
+/* ---- queries ---- */
+
+typedef struct {
+    ff_text_list sequences, descriptions, notes;
+    int64_t residues, noted;
+} query_list;
+
+static ff_status add_query(ff_ctx *ctx, query_list *list, const ff_fasta_record *record, bool alphafold_compatible)
+{
+    ff_query query;
+    FF_TRY(ff_query_from_record(ctx, &query, record, alphafold_compatible));
+    ff_status status = ff_text_list_add(ctx, &list->sequences, query.sequence, (size_t)query.length);
+    if (status == FF_OK)
+        status = ff_text_list_add(ctx, &list->descriptions, record->description, strlen(record->description));
+    if (status == FF_OK)
+        status = ff_text_list_add(ctx, &list->notes, query.note, strlen(query.note));
+    list->residues += query.length;
+    list->noted += query.note[0] != '\0';
+    ff_query_destroy(&query);
+    return status;
+}
+
+static ff_status put_queries(ff_ctx *ctx, ff_parsed *parsed, const query_list *list, const char *path)
+{
+    if (list->sequences.count == 0)
+        return FF_FAIL(ctx, FF_ERR_FORMAT, "%s holds no sequences", path);
+    FF_TRY(ff_parsed_put_texts(ctx, parsed, "sequences", &list->sequences));
+    FF_TRY(ff_parsed_put_texts(ctx, parsed, "descriptions", &list->descriptions));
+    FF_TRY(ff_parsed_put_texts(ctx, parsed, "notes", &list->notes));
+    FF_TRY(ff_parsed_put_number(ctx, parsed, "/", "num", (double)list->sequences.count));
+    snprintf(parsed->summary, sizeof parsed->summary, "%lld sequences, %lld residues%s%.60s", (long long)list->sequences.count,
+             (long long)list->residues, list->noted > 0 ? ", with a note: " : "",
+             list->sequences.count == 1 ? ff_text_list_get(&list->notes, 0) : list->noted > 0 ? "see notes" : "");
+    return FF_OK;
+}
+
+ff_status ff_parse_queries(ff_ctx *ctx, ff_parsed *parsed, const char *path, const ff_parse_options *options)
+{
+    ff_status status = FF_OK;
+    ff_fasta_reader *reader = NULL;
+    query_list list = {.residues = 0};
+    FF_TRY_DONE(ff_fasta_open(ctx, &reader, path));
+    for (;;) {
+        ff_fasta_record record;
+        bool more;
+        FF_TRY_DONE(ff_fasta_next(ctx, reader, &record, &more));
+        if (!more)
+            break;
+        FF_TRY_DONE(add_query(ctx, &list, &record, options->alphafold_compatible));
+    }
+    FF_TRY_DONE(put_queries(ctx, parsed, &list, path));
+done:
+    ff_fasta_close(reader);
+    ff_text_list_destroy(&list.sequences);
+    ff_text_list_destroy(&list.descriptions);
+    ff_text_list_destroy(&list.notes);
     return status;
 }
 

@@ -128,6 +128,7 @@ if [ -d $shared ] && [ -z "${SAN:-}" ]; then
 fi
 
 if [ -d ../shared/data ] && [ -x "$BUILD/bin/fastfold-data" ]; then
+    step "sequences, alignments and hits, file by file" sh tests/reader_table.sh "$PWD/$BUILD/bin/fastfold-data" ../shared/data
     step "structure files, as structures.csv has them" sh tests/structure_table.sh "$PWD/$BUILD/bin/fastfold-data" ../shared/data
 fi
 

@@ -192,6 +192,7 @@ static void test_what_is_refused_names_place_and_cure(void)
         {">A\nMA\xc3\x89K\n", "q.fasta:1: \"\xc3\x89\" at position 3 of \"A\" is no amino-acid letter"},
         {">A\nMA>HK\n", "q.fasta:1: \">\" at position 3 of \"A\" stands inside a sequence line; each record begins on a line of"
                         " its own"},
+        {">A\nMA\\0K\n", "q.fasta:1: \"\\0\" at position 3 of \"A\" is no amino-acid letter; a NUL byte is shown as \\0"},
         {">A\n\n", "q.fasta:1: \"A\" has no residues"},
         {">A\n*\n", "q.fasta:1: \"A\" has no residues"},
     };
