@@ -107,8 +107,8 @@ static ff_status write_result(ff_ctx *ctx, const char *folder, const ff_predicti
 }
 
 /* Files about all predictions. */
-static ff_status write_summaries(ff_ctx *ctx, const char *folder, const ff_prediction *predictions, const int64_t *order,
-                                 int64_t count, const ff_output_options *options)
+static ff_status write_summaries(ff_ctx *ctx, const char *folder, const ff_prediction *predictions,
+                                 const int64_t *order, int64_t count, const ff_output_options *options)
 {
     ff_status status = FF_OK;
     char *ranking = ff_path_join(ctx, folder, "ranking.json"), *timings = ff_path_join(ctx, folder, "timings.json");

@@ -21,8 +21,8 @@ extern "C" {
 typedef struct {
     ff_b_column b_column;
     bool mmcif, report; /* write them */
-    const ff_array_set *const *raw; /* [count] more arrays for result.h5 of each prediction (raw model outputs; may hold NULL),
-                                       or NULL: no result.h5 */
+    /* [count] more arrays for result.h5 of each prediction (raw model outputs; may hold NULL), or NULL: no result.h5 */
+    const ff_array_set *const *raw;
 } ff_output_options;
 
 /**
@@ -32,8 +32,8 @@ typedef struct {
 ff_status ff_output_rank(ff_ctx *ctx, int64_t *order, const ff_prediction *predictions, int64_t count);
 
 /**
- * Write all files into `folder`, which exists. ranked_0 is written first. With several models the ranking confidences must be
- * of one kind (all pTM, or all mean pLDDT).
+ * Write all files into `folder`, which exists. ranked_0 is written first. With several models the ranking
+ * confidences must be of one kind (all pTM, or all mean pLDDT).
  * @return the first failure; files written before it stay.
  */
 ff_status ff_output_write(ff_ctx *ctx, const char *folder, const ff_prediction *predictions, int64_t count,

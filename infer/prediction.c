@@ -203,8 +203,10 @@ static ff_status check_residue(ff_ctx *ctx, const ff_prediction *p, int64_t i)
         const float *x = p->atom37_positions + (i * FF_NUM_ATOM37 + a) * 3;
         if (!isfinite(x[0]) || !isfinite(x[1]) || !isfinite(x[2]))
             return FF_FAIL(ctx, FF_ERR_ARG,
-                           "residue %" PRId64 " (%s) atom %s: its position %g %g %g is not finite; weights or features are"
-                           " wrong", i + 1, ff_resnames[p->aatype[i]], ff_atom_types[a], x[0], x[1], x[2]);
+                           "residue %" PRId64
+                           " (%s) atom %s: its position %g %g %g is not finite; weights or features are"
+                           " wrong",
+                           i + 1, ff_resnames[p->aatype[i]], ff_atom_types[a], x[0], x[1], x[2]);
     }
     return FF_OK;
 }
@@ -222,7 +224,8 @@ static ff_status check_finite(ff_ctx *ctx, const float *pairs, int64_t num_res, 
 ff_status ff_prediction_check(ff_ctx *ctx, const ff_prediction *p)
 {
     if (p->num_res < 1 || p->sequence == NULL || (int64_t)strlen(p->sequence) != p->num_res)
-        return FF_FAIL(ctx, FF_ERR_ARG, "a prediction of %" PRId64 " residues needs a sequence of that length", p->num_res);
+        return FF_FAIL(ctx, FF_ERR_ARG, "a prediction of %" PRId64 " residues needs a sequence of that length",
+                       p->num_res);
     for (int64_t i = 0; i < p->num_res; i++)
         FF_TRY(check_residue(ctx, p, i));
     FF_TRY(check_finite(ctx, p->pae, p->num_res, "the predicted aligned error"));

@@ -1,7 +1,7 @@
 /* prediction.h - one finished prediction, as everything that writes files takes it: plain C arrays in host memory.
  *
- * The struct owns its arrays. ff_prediction_create makes those that every prediction has, filled with zeros; the optional
- * ones are made by the functions below and are NULL otherwise. */
+ * The struct owns its arrays. ff_prediction_create makes those that every prediction has, filled with zeros; the
+ * optional ones are made by the functions below and are NULL otherwise. */
 #ifndef FF_INFER_PREDICTION_H
 #define FF_INFER_PREDICTION_H
 
@@ -17,7 +17,7 @@ extern "C" {
 typedef struct {
     double mean_plddt;    /* 0..100 */
     double ptm;           /* 0..1; NaN without the head */
-    double ca_change_ang; /* root mean square change of the distances between CA atoms since the pass before; NaN for the first */
+    double ca_change_ang; /* RMS change of the distances between CA atoms since the pass before; NaN for the first */
     double seconds;
 } ff_recycle_record;
 
@@ -83,8 +83,8 @@ ff_status ff_prediction_set_contacts(ff_ctx *ctx, ff_prediction *prediction, con
                                      const float *bin_edges);
 
 /**
- * Depth and coverage from the alignment. At most FF_MAX_COVERAGE_ROWS rows are kept for the picture, evenly over the rows
- * in order of identity.
+ * Depth and coverage from the alignment. At most FF_MAX_COVERAGE_ROWS rows are kept for the picture, evenly over the
+ * rows in order of identity.
  *
  * @param msa  [num_rows, num_res] MSA codes, 21 = gap; row 0 is the query
  */
@@ -98,8 +98,8 @@ ff_status ff_prediction_add_note(ff_ctx *ctx, ff_prediction *prediction, const c
 double ff_prediction_mean_plddt(const ff_prediction *prediction);
 
 /**
- * Whether it can be written: sizes, codes, rising residue numbers, finite positions of all atoms the mask names, pLDDT in
- * 0..100, finite errors. FF_ERR_ARG names the first residue and atom that is wrong.
+ * Whether it can be written: sizes, codes, rising residue numbers, finite positions of all atoms the mask names,
+ * pLDDT in 0..100, finite errors. FF_ERR_ARG names the first residue and atom that is wrong.
  */
 ff_status ff_prediction_check(ff_ctx *ctx, const ff_prediction *prediction);
 

@@ -1,7 +1,7 @@
 /* report.h - one HTML page about a prediction: no network, no other files, opened by any browser.
  *
- * The page is infer/report_page.html, which the build turns into a C string; the numbers go into it as one JSON document,
- * matrices as base64 bytes. Plots are drawn by the page's own script. */
+ * The page is infer/report_page.html, which the build turns into a C string; the numbers go into it as one JSON
+ * document, matrices as base64 bytes. Plots are drawn by the page's own script. */
 #ifndef FF_INFER_REPORT_H
 #define FF_INFER_REPORT_H
 

@@ -73,10 +73,20 @@ static void event_end(const ff_run_log *log, event *e)
 
 /* ---- the progress line ---- */
 
+/* Steps of one pass, of one prediction, of the target. */
+static int64_t pass_steps(const ff_run_log *log)
+{
+    return (log->target.num_ensemble > 0 ? log->target.num_ensemble : 1) * log->target.num_steps;
+}
+
+static int64_t prediction_steps(const ff_run_log *log)
+{
+    return (log->target.num_recycle + 1) * pass_steps(log);
+}
+
 static int64_t total_steps(const ff_run_log *log)
 {
-    const int64_t ensemble = log->target.num_ensemble > 0 ? log->target.num_ensemble : 1;
-    return log->target.num_passes * ensemble * log->target.num_steps;
+    return log->target.num_predictions * prediction_steps(log);
 }
 
 static void begin_line(ff_run_log *log)
@@ -96,11 +106,13 @@ static void pause_line(ff_run_log *log)
 
 static void describe(ff_run_log *log, const char *phase, int64_t step, int64_t total)
 {
-    char pass[48] = "first pass";
-    if (log->passes > 0 && log->target.num_passes > 0)
-        snprintf(pass, sizeof pass, "pass %" PRId64 "/%" PRId64, log->passes + 1, log->target.num_passes);
-    snprintf(log->line, sizeof log->line, "[%" PRId64 "/%" PRId64 "] %.*s: %s, %.32s %" PRId64 "/%" PRId64 "; all", log->index,
-             log->num_targets, SHOWN_NAME, log->target.name, pass, phase, step, total);
+    char of[48] = "", pass[48] = "first pass";
+    if (log->target.num_predictions > 1)
+        snprintf(of, sizeof of, " %" PRId64 "/%" PRId64, log->prediction, log->target.num_predictions);
+    if (log->passes > 0)
+        snprintf(pass, sizeof pass, "recycle %" PRId64 "/%" PRId64, log->passes, log->target.num_recycle);
+    snprintf(log->line, sizeof log->line, "[%" PRId64 "/%" PRId64 "] %.*s%s: %s, %.32s %" PRId64 "/%" PRId64 "; all",
+             log->index, log->num_targets, SHOWN_NAME, log->target.name, of, pass, phase, step, total);
 }
 
 bool ff_run_log_step(void *arg, const char *phase, int64_t step, int64_t total)
@@ -118,12 +130,14 @@ bool ff_run_log_step(void *arg, const char *phase, int64_t step, int64_t total)
     if (now - log->event_s >= event_interval_s && event_begin(log, &e, FF_LOG_INFO, "block")) {
         const double elapsed = now - log->target_begin_s;
         log->event_s = now;
-        ff_json_integer(&e.json, "pass", log->passes);
+        ff_json_text(&e.json, "prediction", log->key);
+        ff_json_integer(&e.json, "recycle", log->passes);
         ff_json_text(&e.json, "phase", phase);
         ff_json_integer(&e.json, "step", step);
         ff_json_integer(&e.json, "total", total);
         if (log->done_steps > 0 && all >= log->done_steps)
-            ff_json_number(&e.json, "seconds_left", elapsed * (double)(all - log->done_steps) / (double)log->done_steps, 0);
+            ff_json_number(&e.json, "seconds_left", elapsed * (double)(all - log->done_steps) / (double)log->done_steps,
+                           0);
         event_end(log, &e);
     }
     if (log->done_steps < all)
@@ -133,7 +147,8 @@ bool ff_run_log_step(void *arg, const char *phase, int64_t step, int64_t total)
 
 /* ---- the run ---- */
 
-void ff_run_log_begin(ff_run_log *log, ff_ctx *ctx, FILE *terminal, int64_t num_targets, const volatile sig_atomic_t *stop)
+void ff_run_log_begin(ff_run_log *log, ff_ctx *ctx, FILE *terminal, int64_t num_targets,
+                      const volatile sig_atomic_t *stop)
 {
     event e;
     *log = (ff_run_log){.ctx = ctx, .terminal = terminal, .stop = stop, .num_targets = num_targets, .begin_s = now_s()};
@@ -151,7 +166,8 @@ void ff_run_log_target(ff_run_log *log, const ff_run_target *target)
     log->target = *target;
     log->in_target = true;
     log->index++;
-    log->done_steps = log->passes = 0;
+    log->done_steps = log->passes = log->prediction = 0;
+    log->key = NULL;
     log->target_begin_s = log->event_s = now_s();
     SAY(log, "target %" PRId64 "/%" PRId64 " %s: %" PRId64 " residues", log->index, log->num_targets, target->name,
         target->num_res);
@@ -159,12 +175,21 @@ void ff_run_log_target(ff_run_log *log, const ff_run_target *target)
         ff_json_integer(&e.json, "index", log->index);
         ff_json_integer(&e.json, "num_targets", log->num_targets);
         ff_json_integer(&e.json, "num_res", target->num_res);
-        ff_json_integer(&e.json, "num_passes", target->num_passes);
+        ff_json_integer(&e.json, "num_predictions", target->num_predictions);
+        ff_json_integer(&e.json, "num_recycle", target->num_recycle);
         event_end(log, &e);
     }
-    snprintf(log->line, sizeof log->line, "[%" PRId64 "/%" PRId64 "] %.*s; all", log->index, log->num_targets, SHOWN_NAME,
-             target->name);
+    snprintf(log->line, sizeof log->line, "[%" PRId64 "/%" PRId64 "] %.*s; all", log->index, log->num_targets,
+             SHOWN_NAME, target->name);
     begin_line(log);
+}
+
+void ff_run_log_prediction(ff_run_log *log, const char *key)
+{
+    log->done_steps = log->prediction * prediction_steps(log); /* one before may have stopped early */
+    log->prediction++;
+    log->passes = 0;
+    log->key = key;
 }
 
 void ff_run_log_skip(ff_run_log *log, const char *name)
@@ -183,22 +208,23 @@ void ff_run_log_skip(ff_run_log *log, const char *name)
 void ff_run_log_pass(ff_run_log *log, const ff_recycle_record *pass)
 {
     event e;
-    const int64_t ensemble = log->target.num_ensemble > 0 ? log->target.num_ensemble : 1;
     char change[48] = "";
     pause_line(log);
     if (isfinite(pass->ca_change_ang))
         snprintf(change, sizeof change, ", CA distances changed by %.3f A", pass->ca_change_ang);
-    SAY(log, "%s pass %" PRId64 ": mean pLDDT %.2f%s, %.1f s", log->target.name, log->passes + 1, pass->mean_plddt, change,
-        pass->seconds);
+    SAY(log, "%s %s recycle %" PRId64 ": mean pLDDT %.2f%s, %.1f s", log->target.name, log->key != NULL ? log->key : "",
+        log->passes, pass->mean_plddt, change, pass->seconds);
     if (event_begin(log, &e, FF_LOG_INFO, "pass")) {
-        ff_json_integer(&e.json, "pass", log->passes);
+        ff_json_text(&e.json, "prediction", log->key);
+        ff_json_integer(&e.json, "recycle", log->passes);
         ff_json_number(&e.json, "mean_plddt", pass->mean_plddt, 4);
         ff_json_number(&e.json, "ca_change", pass->ca_change_ang, 4);
         ff_json_number(&e.json, "seconds", pass->seconds, 4);
         event_end(log, &e);
     }
     log->passes++;
-    log->done_steps = log->passes * ensemble * log->target.num_steps; /* whatever the steps were, a pass is a pass */
+    log->done_steps = (log->prediction > 0 ? log->prediction - 1 : 0) * prediction_steps(log) +
+                      log->passes * pass_steps(log); /* whatever the steps were, a pass is a pass */
 }
 
 void ff_run_log_target_end(ff_run_log *log, const char *name, ff_target_state state, const char *message,
@@ -215,7 +241,8 @@ void ff_run_log_target_end(ff_run_log *log, const char *name, ff_target_state st
     log->num_finished += finished;
     log->num_failed += !finished;
     if (!log->ctx->log.json && !finished)
-        ff_log_write(&log->ctx->log, FF_LOG_ERROR, "target %s failed: %s", name, message != NULL ? message : "no reason given");
+        ff_log_write(&log->ctx->log, FF_LOG_ERROR, "target %s failed: %s", name,
+                     message != NULL ? message : "no reason given");
     else if (best != NULL)
         SAY(log, "%s finished in %.1f s: mean pLDDT %.2f", name, seconds, ff_prediction_mean_plddt(best));
     if (event_begin(log, &e, finished ? FF_LOG_INFO : FF_LOG_ERROR, "target_end")) {
@@ -240,7 +267,8 @@ int ff_run_log_end(ff_run_log *log)
         log->ctx->on_step = NULL;
         log->ctx->on_step_arg = NULL;
     }
-    SAY(log, "%s in %.1f s: %" PRId64 " finished, %" PRId64 " failed, %" PRId64 " finished before, %" PRId64 " not begun",
+    SAY(log,
+        "%s in %.1f s: %" PRId64 " finished, %" PRId64 " failed, %" PRId64 " finished before, %" PRId64 " not begun",
         stopped ? "stopped on request" : "done", now_s() - log->begin_s, log->num_finished, log->num_failed,
         log->num_skipped, left);
     if (event_begin(log, &e, FF_LOG_INFO, "run_end")) {

@@ -79,7 +79,8 @@ static ff_status look_through(ff_ctx *ctx, const char *path, bool remove_ours, i
             continue;
         const bool ours = is_ours(entry->d_name);
         *num_foreign += !ours;
-        if (ours && remove_ours && strcmp(entry->d_name, status_file) != 0 && unlinkat(dirfd(dir), entry->d_name, 0) != 0)
+        if (ours && remove_ours && strcmp(entry->d_name, status_file) != 0 &&
+            unlinkat(dirfd(dir), entry->d_name, 0) != 0)
             status = FF_FAIL(ctx, FF_ERR_IO, "cannot remove %s/%s: %s", path, entry->d_name, strerror(errno));
     }
     closedir(dir);
@@ -117,8 +118,10 @@ static ff_status read_status(ff_ctx *ctx, old_status *old, const char *path)
     *old = (old_status){.there = access(path, F_OK) == 0};
     if (!old->there)
         return FF_OK;
-    return FF_FAIL(ctx, FF_ERR_UNSUPPORTED, "%s: this program was built without cJSON and cannot see whether the target is done;"
-                   " use --overwrite or another output folder, or build again after `make deps`", path);
+    return FF_FAIL(ctx, FF_ERR_UNSUPPORTED,
+                   "%s: this program was built without cJSON and cannot see whether the target is done;"
+                   " use --overwrite or another output folder, or build again after `make deps`",
+                   path);
 }
 #endif
 
@@ -172,13 +175,14 @@ static ff_status put_status(ff_ctx *ctx, FILE *file, const void *arg)
     return FF_OK;
 }
 
-ff_status ff_target_folder_end(ff_ctx *ctx, const ff_target_folder *folder, const ff_target *target, ff_target_state state,
-                               const char *message)
+ff_status ff_target_folder_end(ff_ctx *ctx, const ff_target_folder *folder, const ff_target *target,
+                               ff_target_state state, const char *message)
 {
     char *path = ff_path_join(ctx, folder->path, status_file);
     if (path == NULL)
         return FF_ERR_MEM;
-    const ff_status status = ff_safe_file_write(ctx, path, put_status, &(status_record){folder, target, state, message});
+    const ff_status status =
+        ff_safe_file_write(ctx, path, put_status, &(status_record){folder, target, state, message});
     free(path);
     return status;
 }
@@ -201,13 +205,17 @@ static ff_status may_use(ff_ctx *ctx, const ff_target_folder *folder, bool *fini
         *finished = strcmp(old.input_hash, folder->input_hash) == 0;
         if (*finished)
             return FF_OK;
-        return FF_FAIL(ctx, FF_ERR_ARG, "%s holds the finished result of another sequence or other options; use --overwrite to"
-                       " replace it, or another output folder", folder->path);
+        return FF_FAIL(ctx, FF_ERR_ARG,
+                       "%s holds the finished result of another sequence or other options; use --overwrite to"
+                       " replace it, or another output folder",
+                       folder->path);
     }
     FF_TRY(look_through(ctx, folder->path, false, &num_foreign));
     if (!old.there && num_foreign > 0)
-        return FF_FAIL(ctx, FF_ERR_ARG, "%s was there before and holds files that are not ours; use --overwrite to write beside"
-                       " them, or another output folder", folder->path);
+        return FF_FAIL(ctx, FF_ERR_ARG,
+                       "%s was there before and holds files that are not ours; use --overwrite to write beside"
+                       " them, or another output folder",
+                       folder->path);
     return FF_OK;
 }
 

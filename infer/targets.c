@@ -40,8 +40,12 @@ ff_status ff_targets_add(ff_ctx *ctx, ff_targets *targets, const char *name, con
                          const char *note, const char *msa_path, const char *problem)
 {
     FF_TRY(ff_grow(ctx, &targets->items, &targets->capacity, targets->count + 1, sizeof *targets->items));
-    ff_target t = {.name = strdup(name), .sequence = strdup(sequence), .source = strdup(source),
-                   .note = strdup(note != NULL ? note : ""), .num_res = (int64_t)strlen(sequence), .place = targets->count};
+    ff_target t = {.name = strdup(name),
+                   .sequence = strdup(sequence),
+                   .source = strdup(source),
+                   .note = strdup(note != NULL ? note : ""),
+                   .num_res = (int64_t)strlen(sequence),
+                   .place = targets->count};
     t.msa_path = msa_path != NULL ? strdup(msa_path) : NULL;
     t.problem = problem != NULL ? strdup(problem) : NULL;
     if (!t.name || !t.sequence || !t.source || !t.note || (msa_path && !t.msa_path) || (problem && !t.problem)) {
@@ -119,7 +123,8 @@ static ff_status add_file(ff_ctx *ctx, ff_targets *targets, const char *path, bo
         num_records += more;
     } while (more && !is_a3m);
     if (num_records == 0)
-        status = FF_FAIL(ctx, FF_ERR_FORMAT, "%s has no sequences; a FASTA record is a line `>name` and lines of residues", record.path);
+        status = FF_FAIL(ctx, FF_ERR_FORMAT,
+                         "%s has no sequences; a FASTA record is a line `>name` and lines of residues", record.path);
 done:
     ff_fasta_close(reader);
     return status;
@@ -309,8 +314,8 @@ static ff_status keep_old_lines(ff_ctx *ctx, ff_text_buffer *out, const ff_targe
         return FF_OK;
     FF_TRY(ff_text_read_all(ctx, path, &old, &size));
     ff_status status = FF_OK;
-    for (const char *line = old, *end; status == FF_OK && (end = memchr(line, '\n', size - (size_t)(line - old))) != NULL;
-         line = end + 1) {
+    for (const char *line = old, *end;
+         status == FF_OK && (end = memchr(line, '\n', size - (size_t)(line - old))) != NULL; line = end + 1) {
         const char *tab = memchr(line, '\t', (size_t)(end - line));
         if (tab != NULL && line[0] != '#' && !has_folder(targets, line, (size_t)(tab - line)))
             status = ff_text_buffer_put(ctx, out, line, (size_t)(end - line) + 1);

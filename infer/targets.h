@@ -39,12 +39,13 @@ typedef struct {
 void ff_targets_destroy(ff_targets *targets); /* leaves it empty */
 
 /**
- * Add all targets of a path: a FASTA file (each record is one), an A3M file (`.a3m`, `.a3m.gz`: the first row), a folder
- * (its files `.fasta .fa .faa .fas .a3m`, gzip or not, in order of name; not those of folders inside), `-` for FASTA on
- * standard input.
+ * Add all targets of a path: a FASTA file (each record is one), an A3M file (`.a3m`, `.a3m.gz`: the first row), a
+ * folder (its files `.fasta .fa .faa .fas .a3m`, gzip or not, in order of name; not those of folders inside), `-`
+ * for FASTA on standard input.
  *
- * @return FF_ERR_IO: cannot be read; FF_ERR_FORMAT: no record in it, text before the first `>`; FF_ERR_ARG: a folder without
- *         such files. Inside a folder a file like that becomes a target with a problem. Notes are warnings in the log.
+ * @return FF_ERR_IO: cannot be read; FF_ERR_FORMAT: no record in it, text before the first `>`; FF_ERR_ARG: a folder
+ *         without such files. Inside a folder a file like that becomes a target with a problem. Notes are warnings
+ *         in the log.
  */
 ff_status ff_targets_add_path(ff_ctx *ctx, ff_targets *targets, const char *path);
 
@@ -53,8 +54,8 @@ ff_status ff_targets_add(ff_ctx *ctx, ff_targets *targets, const char *name, con
                          const char *note, const char *msa_path, const char *problem);
 
 /**
- * Give every target a folder name: ff_fasta_file_name of its name, with `_2`, `_3`, ... where another target has it already
- * (letters' case does not count: some file systems ignore it). The same list gives the same names.
+ * Give every target a folder name: ff_fasta_file_name of its name, with `_2`, `_3`, ... where another target has it
+ * already (letters' case does not count: some file systems ignore it). The same list gives the same names.
  */
 ff_status ff_targets_choose_folders(ff_ctx *ctx, ff_targets *targets);
 
@@ -62,8 +63,8 @@ ff_status ff_targets_choose_folders(ff_ctx *ctx, ff_targets *targets);
 void ff_targets_sort(ff_targets *targets);
 
 /**
- * Write the map of names, `output_dir/names.tsv`: folder, residues, source, name, one line each, blanks instead of control
- * characters. Lines of folders that are not in the list are kept. Makes the output folder.
+ * Write the map of names, `output_dir/names.tsv`: folder, residues, source, name, one line each, blanks instead of
+ * control characters. Lines of folders that are not in the list are kept. Makes the output folder.
  */
 ff_status ff_targets_write_names(ff_ctx *ctx, const ff_targets *targets, const char *output_dir);
 

@@ -9,15 +9,15 @@ extern "C" {
 #endif
 
 /**
- * Printable ASCII on one line: runs of blanks and control characters become one space, every other byte outside ASCII (of
- * a UTF-8 character: all its bytes together) one `?`; cut to fit.
+ * Printable ASCII on one line: runs of blanks and control characters become one space, every other byte outside
+ * ASCII (of a UTF-8 character: all its bytes together) one `?`; cut to fit.
  * @return `out`, of at most size - 1 characters
  */
 const char *ff_text_ascii_line(char *out, size_t size, const char *text);
 
 /**
- * Length of the valid UTF-8 character that begins at `text`, 1..4; 0 where none does (overlong forms, surrogates, stray and
- * missing continuation bytes) and at the end of the text.
+ * Length of the valid UTF-8 character that begins at `text`, 1..4; 0 where none does (overlong forms, surrogates,
+ * stray and missing continuation bytes) and at the end of the text.
  */
 int ff_text_utf8_length(const char *text);
 

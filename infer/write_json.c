@@ -111,8 +111,8 @@ static ff_status write_pae(ff_ctx *ctx, FILE *file, const void *arg)
 ff_status ff_pae_json_write(ff_ctx *ctx, const ff_prediction *p, const char *path)
 {
     if (p->pae == NULL)
-        return FF_FAIL(ctx, FF_ERR_ARG, "%s has no predicted aligned error to write in %s; models named _ptm have", p->model_name,
-                       path);
+        return FF_FAIL(ctx, FF_ERR_ARG, "%s has no predicted aligned error to write in %s; models named _ptm have",
+                       p->model_name, path);
     FF_TRY(ff_prediction_check(ctx, p));
     return ff_safe_file_write(ctx, path, write_pae, p);
 }

@@ -1,7 +1,7 @@
 /* write_mmcif.cpp - mmCIF with ModelCIF's categories, over gemmi's CIF documents.
  *
- * Items follow the dictionaries mmcif_pdbx.dic and mmcif_ma.dic 1.4; the choice of categories is that of AlphaFold DB, so
- * that viewers that colour those by pLDDT colour ours. */
+ * Items follow the dictionaries mmcif_pdbx.dic and mmcif_ma.dic 1.4; the choice of categories is that of AlphaFold
+ * DB, so that viewers that colour those by pLDDT colour ours. */
 #include "infer/write_structure.h"
 
 #include <cctype>
@@ -48,7 +48,8 @@ std::string fixed(double value, int decimals)
 std::string value(const std::string &text)
 {
     for (const char *reserved : {"data_", "save_", "loop_", "stop_", "global_"})
-        if (strncasecmp(text.c_str(), reserved, strlen(reserved)) == 0 && text.find_first_of(" '\"") == std::string::npos)
+        if (strncasecmp(text.c_str(), reserved, strlen(reserved)) == 0 &&
+            text.find_first_of(" '\"") == std::string::npos)
             return "'" + text + "'";
     return cif::quote(text);
 }
@@ -85,7 +86,8 @@ void add_entry(cif::Block &block, const ff_prediction *p)
 {
     block.set_pair("_entry.id", value(block.name));
     block.init_loop("_audit_conform.", {"dict_name", "dict_version", "dict_location"})
-        .add_row({"mmcif_ma.dic", "1.4.2", "https://raw.githubusercontent.com/ihmwg/ModelCIF/master/dist/mmcif_ma.dic"});
+        .add_row(
+            {"mmcif_ma.dic", "1.4.2", "https://raw.githubusercontent.com/ihmwg/ModelCIF/master/dist/mmcif_ma.dic"});
     block.set_pair("_struct.entry_id", value(block.name));
     block.set_pair("_struct.title", words(p->name));
     block.set_pair("_struct.pdbx_model_details", words(p->model_name));
@@ -180,18 +182,22 @@ void add_quality(cif::Block &block, const ff_prediction *p, const std::string &c
     const bool with_ptm = std::isfinite(p->ptm);
     cif::Loop &metrics =
         block.init_loop("_ma_qa_metric.", {"id", "name", "type", "mode", "description", "software_group_id"});
-    metrics.add_row({"1", "pLDDT", "pLDDT", "global", "'mean of the predicted lDDT-CA of the residues, 0 to 100'", "1"});
+    metrics.add_row(
+        {"1", "pLDDT", "pLDDT", "global", "'mean of the predicted lDDT-CA of the residues, 0 to 100'", "1"});
     metrics.add_row({"2", "pLDDT", "pLDDT", "local", "'predicted lDDT-CA, 0 to 100'", "1"});
     if (with_ptm)
         metrics.add_row({"3", "pTM", "pTM", "global", "'predicted TM-score, 0 to 1'", "1"});
-    cif::Loop &global = block.init_loop("_ma_qa_metric_global.", {"ordinal_id", "model_id", "metric_id", "metric_value"});
+    cif::Loop &global =
+        block.init_loop("_ma_qa_metric_global.", {"ordinal_id", "model_id", "metric_id", "metric_value"});
     global.add_row({"1", "1", "1", fixed(ff_prediction_mean_plddt(p), 2)});
     if (with_ptm)
         global.add_row({"2", "1", "3", fixed(p->ptm, 3)});
-    cif::Loop &local = block.init_loop("_ma_qa_metric_local.", {"ordinal_id", "model_id", "label_asym_id", "label_seq_id",
-                                                                "label_comp_id", "metric_id", "metric_value"});
+    cif::Loop &local =
+        block.init_loop("_ma_qa_metric_local.", {"ordinal_id", "model_id", "label_asym_id", "label_seq_id",
+                                                 "label_comp_id", "metric_id", "metric_value"});
     for (int64_t i = 0; i < p->num_res; i++)
-        local.add_row({number(i + 1), "1", chain, number(i + 1), ff_resnames[p->aatype[i]], "2", fixed(p->plddt[i], 2)});
+        local.add_row(
+            {number(i + 1), "1", chain, number(i + 1), ff_resnames[p->aatype[i]], "2", fixed(p->plddt[i], 2)});
 }
 
 void add_atoms(cif::Block &block, const ff_prediction *p, ff_b_column b_column, const std::string &chain)
@@ -205,11 +211,17 @@ void add_atoms(cif::Block &block, const ff_prediction *p, ff_b_column b_column, 
     for (int k = 0; k < 26; k++)
         if (elements[k])
             types.add_row({std::string(1, static_cast<char>('A' + k))});
-    cif::Loop &atoms = block.init_loop("_atom_site.", {"group_PDB", "id", "type_symbol", "label_atom_id", "label_alt_id",
-                                                       "label_comp_id", "label_asym_id", "label_entity_id", "label_seq_id",
-                                                       "pdbx_PDB_ins_code", "Cartn_x", "Cartn_y", "Cartn_z", "occupancy",
-                                                       "B_iso_or_equiv", "pdbx_formal_charge", "auth_seq_id", "auth_comp_id",
-                                                       "auth_asym_id", "auth_atom_id", "pdbx_PDB_model_num"});
+    cif::Loop &atoms = block.init_loop("_atom_site.", {"group_PDB",         "id",
+                                                       "type_symbol",       "label_atom_id",
+                                                       "label_alt_id",      "label_comp_id",
+                                                       "label_asym_id",     "label_entity_id",
+                                                       "label_seq_id",      "pdbx_PDB_ins_code",
+                                                       "Cartn_x",           "Cartn_y",
+                                                       "Cartn_z",           "occupancy",
+                                                       "B_iso_or_equiv",    "pdbx_formal_charge",
+                                                       "auth_seq_id",       "auth_comp_id",
+                                                       "auth_asym_id",      "auth_atom_id",
+                                                       "pdbx_PDB_model_num"});
     for (int64_t i = 0; i < p->num_res; i++) {
         const std::string residue = ff_resnames[p->aatype[i]], place = number(i + 1);
         const std::string author = number(static_cast<int64_t>(p->residue_index[i]) + 1);

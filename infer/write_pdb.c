@@ -10,7 +10,15 @@
 #include "infer/write_structure.h"
 #include "structure/residue_constants.h"
 
-enum { LINE_BYTES = 81, MAX_LINES = 64, TITLE_WIDTH = 69, REMARK_WIDTH = 69, LONGEST_TEXT = 1024, MAX_ATOMS = 99998, MAX_NUMBER = 9999 };
+enum {
+    LINE_BYTES = 81,
+    MAX_LINES = 64,
+    TITLE_WIDTH = 69,
+    REMARK_WIDTH = 69,
+    LONGEST_TEXT = 1024,
+    MAX_ATOMS = 99998,
+    MAX_NUMBER = 9999
+};
 
 typedef struct {
     char lines[MAX_LINES][LINE_BYTES];

@@ -23,8 +23,8 @@ double ff_prediction_b(const ff_prediction *prediction, int64_t i, ff_b_column b
 /**
  * PDB text: AlphaFold's (data/pdb_write.h), after a TITLE and remarks that say what made the file and what the B column
  * means.
- * @return FF_ERR_ARG for what the format cannot hold (ff_prediction_fits_pdb; coordinates wider than their columns); then no
- *         file appears.
+ * @return FF_ERR_ARG for what the format cannot hold (ff_prediction_fits_pdb; coordinates wider than their columns);
+ *         then no file appears.
  */
 ff_status ff_prediction_write_pdb(ff_ctx *ctx, const ff_prediction *prediction, const char *path, ff_b_column b_column);
 
@@ -32,12 +32,13 @@ ff_status ff_prediction_write_pdb(ff_ctx *ctx, const ff_prediction *prediction, 
 bool ff_prediction_fits_pdb(const ff_prediction *prediction);
 
 /**
- * mmCIF with ModelCIF's categories (mmcif_ma.dic): the sequence as a polymer entity, software, protocol, pLDDT as a global
- * and per-residue QA metric, pTM as a global one. Any number of residues and atoms. The QA metrics are pLDDT whatever the B
- * column holds.
+ * mmCIF with ModelCIF's categories (mmcif_ma.dic): the sequence as a polymer entity, software, protocol, pLDDT as a
+ * global and per-residue QA metric, pTM as a global one. Any number of residues and atoms. The QA metrics are pLDDT
+ * whatever the B column holds.
  * @return FF_ERR_UNSUPPORTED when built without gemmi.
  */
-ff_status ff_prediction_write_mmcif(ff_ctx *ctx, const ff_prediction *prediction, const char *path, ff_b_column b_column);
+ff_status ff_prediction_write_mmcif(ff_ctx *ctx, const ff_prediction *prediction, const char *path,
+                                    ff_b_column b_column);
 
 #ifdef __cplusplus
 }

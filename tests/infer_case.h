@@ -1,4 +1,5 @@
-/* infer_case.h - what the suites of infer/ share: a folder of their own, predictions to write, other programs to ask. */
+/* infer_case.h - what the suites of infer/ share: a folder of their own, predictions to write, other programs to
+ * ask. */
 #ifndef FF_TESTS_INFER_CASE_H
 #define FF_TESTS_INFER_CASE_H
 
@@ -66,7 +67,8 @@ static inline char *output_of(const char *command, int *status)
     return text;
 }
 
-/* The whole of a file; the caller frees it. Not inlined: GCC 12 then warns of dangling pointers where there are none. */
+/* The whole of a file; the caller frees it. Not inlined: GCC 12 then warns of dangling pointers where there are
+ * none. */
 static __attribute__((noinline, unused)) char *content_of(const char *path)
 {
     char *data = NULL;
@@ -87,9 +89,11 @@ static inline void make_up_confidences(ff_prediction *p)
         for (int64_t j = 0; j < n; j++) {
             const float *a = p->atom37_positions + (i * FF_NUM_ATOM37 + FF_ATOM_CA) * 3;
             const float *b = p->atom37_positions + (j * FF_NUM_ATOM37 + FF_ATOM_CA) * 3;
-            const float away = sqrtf((a[0] - b[0]) * (a[0] - b[0]) + (a[1] - b[1]) * (a[1] - b[1]) + (a[2] - b[2]) * (a[2] - b[2]));
+            const float away =
+                sqrtf((a[0] - b[0]) * (a[0] - b[0]) + (a[1] - b[1]) * (a[1] - b[1]) + (a[2] - b[2]) * (a[2] - b[2]));
             const float doubt = 2.0f - 0.01f * (p->plddt[i] + p->plddt[j]);
-            pae[i * n + j] = i == j ? 0.2f : fminf(31.75f, 0.3f * away * (0.3f + doubt) + 0.02f * (float)((i * 7 + j * 3) % 11));
+            pae[i * n + j] =
+                i == j ? 0.2f : fminf(31.75f, 0.3f * away * (0.3f + doubt) + 0.02f * (float)((i * 7 + j * 3) % 11));
             p->contact_probability[i * n + j] = 1.0f / (1.0f + expf(away - 7.5f));
         }
     }
@@ -121,7 +125,8 @@ static inline void make_prediction(ff_prediction *p, const char *name, int64_t n
     }
 }
 
-/* A chain as it was solved, standing for a prediction of its observed residues. False, and the test skipped, without the file. */
+/* A chain as it was solved, standing for a prediction of its observed residues. False, and the test skipped,
+ * without the file. */
 static inline bool real_prediction(ff_prediction *p, const char *path, const char *chain_id)
 {
     ff_structure structure;
@@ -143,7 +148,8 @@ static inline bool real_prediction(ff_prediction *p, const char *path, const cha
     for (int64_t i = 0; i < chain->num_res; i++) {
         if (chain->is_missing[i] || chain->aatype[i] >= 20 || chain->mask[i * FF_NUM_ATOM37 + FF_ATOM_CA] <= 0.5f)
             continue;
-        memcpy(p->atom37_positions + n * FF_NUM_ATOM37 * 3, chain->positions + i * FF_NUM_ATOM37 * 3, FF_NUM_ATOM37 * 3 * sizeof(float));
+        memcpy(p->atom37_positions + n * FF_NUM_ATOM37 * 3, chain->positions + i * FF_NUM_ATOM37 * 3,
+               FF_NUM_ATOM37 * 3 * sizeof(float));
         memcpy(p->atom37_mask + n * FF_NUM_ATOM37, chain->mask + i * FF_NUM_ATOM37, FF_NUM_ATOM37 * sizeof(float));
         n++;
     }

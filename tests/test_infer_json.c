@@ -84,13 +84,15 @@ static void test_ranking_and_timings_name_every_prediction(void)
     char path[256];
     ff_prediction two[2];
     for (int k = 0; k < 2; k++) {
-        CU_ASSERT_EQUAL_FATAL(ff_prediction_create(&ctx, &two[k], "x", "MK", k == 0 ? "model_1_ptm" : "model_2_ptm", 7), FF_OK);
+        CU_ASSERT_EQUAL_FATAL(ff_prediction_create(&ctx, &two[k], "x", "MK", k == 0 ? "model_1_ptm" : "model_2_ptm", 7),
+                              FF_OK);
         two[k].plddt[0] = two[k].plddt[1] = (float)(50 + 20 * k);
         two[k].ptm = 0.5 + 0.25 * k;
         CU_ASSERT_EQUAL(ff_prediction_add_timing(&ctx, &two[k], "features", 0.5), FF_OK);
         CU_ASSERT_EQUAL(ff_prediction_add_pass(&ctx, &two[k], &(ff_recycle_record){50, 0.5, NAN, 2.5}), FF_OK);
     }
-    CU_ASSERT_EQUAL_FATAL(ff_ranking_json_write(&ctx, two, (const int64_t[]){1, 0}, 2, in_folder(path, "r.json")), FF_OK);
+    CU_ASSERT_EQUAL_FATAL(ff_ranking_json_write(&ctx, two, (const int64_t[]){1, 0}, 2, in_folder(path, "r.json")),
+                          FF_OK);
     cJSON *json = parse_file(path);
     CU_ASSERT_STRING_EQUAL(cJSON_GetArrayItem(member(json, "order"), 0)->valuestring, "model_2_ptm_seed_7");
     CU_ASSERT_EQUAL(member(member(json, "plddts"), "model_1_ptm_seed_7")->valuedouble, 50);
@@ -153,10 +155,22 @@ static char *written_number(double value, int decimals)
 
 static void test_numbers_are_rounded_to_their_decimals(void)
 {
-    static const struct { double value; int decimals; const char *text; } cases[] = {
-        {0, 1, "0.0"}, {0.04, 1, "0.0"}, {0.06, 1, "0.1"}, {-0.04, 1, "0.0"}, {-1.26, 1, "-1.3"}, {31.75, 4, "31.75"}, {31.75, 1, "31.8"},
-        {100, 2, "100.0"}, {1, 0, "1"}, {9.9996, 3, "10.0"}, {1e15, 1, "1000000000000000"}, {1e300, 2, "1.0000000000000001e+300"},
-        {NAN, 2, "null"}, {-INFINITY, 2, "null"}, {123456.789, 9, "123456.789"}};
+    static const struct { double value; int decimals; const char *text;
+    } cases[] = {{0, 1, "0.0"},
+                 {0.04, 1, "0.0"},
+                 {0.06, 1, "0.1"},
+                 {-0.04, 1, "0.0"},
+                 {-1.26, 1, "-1.3"},
+                 {31.75, 4, "31.75"},
+                 {31.75, 1, "31.8"},
+                 {100, 2, "100.0"},
+                 {1, 0, "1"},
+                 {9.9996, 3, "10.0"},
+                 {1e15, 1, "1000000000000000"},
+                 {1e300, 2, "1.0000000000000001e+300"},
+                 {NAN, 2, "null"},
+                 {-INFINITY, 2, "null"},
+                 {123456.789, 9, "123456.789"}};
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         char *text = written_number(cases[k].value, cases[k].decimals);
         CU_ASSERT_STRING_EQUAL(text, cases[k].text);

@@ -1,4 +1,5 @@
-/* The report: whole in itself, safe with names of any kind, its numbers those of the prediction, and drawn by a browser. */
+/* The report: whole in itself, safe with names of any kind, its numbers those of the prediction, and drawn by a
+ * browser. */
 #include "infer/report.h"
 #include "tests/infer_case.h"
 
@@ -16,7 +17,8 @@ static void add_extras(ff_prediction *p)
     CU_ASSERT_EQUAL(ff_prediction_set_msa(&ctx, p, msa, 50), FF_OK);
     free(msa);
     for (int k = 0; k < 3; k++)
-        CU_ASSERT_EQUAL(ff_prediction_add_pass(&ctx, p, &(ff_recycle_record){70 + k, 0.5, k > 0 ? 1.0 / k : NAN, 2.5}), FF_OK);
+        CU_ASSERT_EQUAL(ff_prediction_add_pass(&ctx, p, &(ff_recycle_record){70 + k, 0.5, k > 0 ? 1.0 / k : NAN, 2.5}),
+                        FF_OK);
     CU_ASSERT_EQUAL(ff_prediction_add_timing(&ctx, p, "evoformer", 7.5), FF_OK);
     CU_ASSERT_EQUAL(ff_prediction_add_note(&ctx, p, "a <b>note</b> & more"), FF_OK);
 }
@@ -101,7 +103,8 @@ static void test_its_numbers_are_the_predictions(void)
     add_extras(&prediction);
     CU_ASSERT_EQUAL_FATAL(ff_report_write(&ctx, &prediction, only, 1, in_folder(path, "report.html")), FF_OK);
     cJSON *json = data_of(path);
-    const cJSON *pae = cJSON_GetObjectItem(json, "pae"), *msa = cJSON_GetObjectItem(json, "msa"), *ca = cJSON_GetObjectItem(json, "ca");
+    const cJSON *pae = cJSON_GetObjectItem(json, "pae"), *msa = cJSON_GetObjectItem(json, "msa"),
+                *ca = cJSON_GetObjectItem(json, "ca");
     CU_ASSERT_EQUAL(number(pae, "side"), n);
     uint8_t *bytes = bytes_of(cJSON_GetObjectItem(pae, "bytes"), &count);
     CU_ASSERT_EQUAL_FATAL(count, n * n);
@@ -118,7 +121,8 @@ static void test_its_numbers_are_the_predictions(void)
     CU_ASSERT_EQUAL(wrong, 0);
     free(bytes);
     CU_ASSERT_EQUAL(cJSON_GetArraySize(ca), 3 * n);
-    CU_ASSERT(fabs(cJSON_GetArrayItem(ca, 5)->valuedouble - prediction.atom37_positions[(FF_NUM_ATOM37 + FF_ATOM_CA) * 3 + 2]) <= 0.00501);
+    CU_ASSERT(fabs(cJSON_GetArrayItem(ca, 5)->valuedouble -
+                   prediction.atom37_positions[(FF_NUM_ATOM37 + FF_ATOM_CA) * 3 + 2]) <= 0.00501);
     CU_ASSERT_EQUAL(cJSON_GetArraySize(cJSON_GetObjectItem(json, "history")), 3);
     cJSON_Delete(json);
 }
@@ -126,7 +130,8 @@ static void test_its_numbers_are_the_predictions(void)
 static void test_large_maps_are_means_over_squares(void)
 {
     char path[256];
-    const int64_t n = FF_REPORT_MAX_SIDE * 2 + 1, side = FF_REPORT_MAX_SIDE / 3 * 2 + 1; /* squares of 3, the last cut */
+    const int64_t n = FF_REPORT_MAX_SIDE * 2 + 1,
+                  side = FF_REPORT_MAX_SIDE / 3 * 2 + 1; /* squares of 3, the last cut */
     int64_t count;
     make_prediction(&prediction, "x", n);
     prediction.contact_probability = calloc((size_t)(n * n), sizeof(float));
@@ -152,9 +157,12 @@ static const char exercise[] =
     "<script>\"use strict\";\n"
     "const texts = [], errors = [];\n"
     "addEventListener('error', e => errors.push(e.message));\n"
-    "const move = (target, u, v) => { const r = target.getBoundingClientRect(); target.dispatchEvent(new PointerEvent('pointermove',"
-    " {bubbles: true, clientX: r.left + u * r.width, clientY: r.top + v * r.height})); texts.push($('tip').textContent); };\n"
-    "move($('pae'), 0.5, 0.4); move($('contacts'), 0.5, 0.4); move($('msa'), 0.5, 0.4); move($('plddt').firstChild, 0.5, 0.5);\n"
+    "const move = (target, u, v) => { const r = target.getBoundingClientRect(); target.dispatchEvent(new "
+    "PointerEvent('pointermove',"
+    " {bubbles: true, clientX: r.left + u * r.width, clientY: r.top + v * r.height})); "
+    "texts.push($('tip').textContent); };\n"
+    "move($('pae'), 0.5, 0.4); move($('contacts'), 0.5, 0.4); move($('msa'), 0.5, 0.4); move($('plddt').firstChild, "
+    "0.5, 0.5);\n"
     "const before = scene.turn.join();\n"
     "for (const key of ['ArrowLeft', 'ArrowUp', '+', '-'])\n"
     "  $('trace').dispatchEvent(new KeyboardEvent('keydown', {key}));\n"
@@ -164,11 +172,13 @@ static const char exercise[] =
     "for (let i = 0; i < 3; i++) for (let j = 0; j < 3; j++)\n"
     "  off = Math.max(off, Math.abs(m[3*i]*m[3*j] + m[3*i+1]*m[3*j+1] + m[3*i+2]*m[3*j+2] - (i === j ? 1 : 0)));\n"
     "const p = $('pae').getContext('2d').getImageData(0, 0, $('pae').width, $('pae').height).data;\n"
-    "const colours = new Set(); for (let k = 0; k < p.length; k += 4) colours.add(p[k] << 16 | p[k + 1] << 8 | p[k + 2]);\n"
+    "const colours = new Set(); for (let k = 0; k < p.length; k += 4) colours.add(p[k] << 16 | p[k + 1] << 8 | p[k + "
+    "2]);\n"
     "const t = $('trace').getContext('2d').getImageData(0, 0, $('trace').width, $('trace').height).data;\n"
     "let inked = 0; for (let k = 3; k < t.length; k += 4) inked += t[k] > 0;\n"
     "const out = document.createElement('pre'); out.id = 'exercise';\n"
-    "out.textContent = 'tips ' + texts.join(' | ') + '; turned ' + turned + '; off ' + (off < 1e-9) + '; colours ' + (colours.size > 50) +\n"
+    "out.textContent = 'tips ' + texts.join(' | ') + '; turned ' + turned + '; off ' + (off < 1e-9) + '; colours ' + "
+    "(colours.size > 50) +\n"
     "  '; inked ' + (inked > 1000) + '; errors ' + errors.length;\n"
     "document.body.append(out);\n"
     "</script>\n";
@@ -192,8 +202,10 @@ static void test_a_browser_draws_it_without_errors(void)
     fputs(exercise, file);
     fclose(file);
     free(page);
-    snprintf(command, sizeof command, "timeout 100 chromium --headless --no-sandbox --disable-gpu --user-data-dir=%s/profile"
-             " --enable-logging=stderr --window-size=1200,1600 --dump-dom file://%s 2>%s/log", folder, tested, folder);
+    snprintf(command, sizeof command,
+             "timeout 100 chromium --headless --no-sandbox --disable-gpu --user-data-dir=%s/profile"
+             " --enable-logging=stderr --window-size=1200,1600 --dump-dom file://%s 2>%s/log",
+             folder, tested, folder);
     char *dom = output_of(command, &status);
     CU_ASSERT_EQUAL(status, 0);
     const char *found = strstr(dom, "id=\"exercise\">");

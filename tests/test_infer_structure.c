@@ -46,18 +46,21 @@ static void test_both_files_read_back(void)
     make_prediction(&prediction, "all kinds of residues", 47);
     CU_ASSERT_EQUAL_FATAL(ff_prediction_write_pdb(&ctx, &prediction, in_folder(path, "a.pdb"), FF_B_PLDDT), FF_OK);
     check_same_atoms(path, &prediction, FF_B_PLDDT);
-    CU_ASSERT_EQUAL_FATAL(ff_prediction_write_pdb(&ctx, &prediction, in_folder(path, "b.pdb"), FF_B_100_MINUS_PLDDT), FF_OK);
+    CU_ASSERT_EQUAL_FATAL(ff_prediction_write_pdb(&ctx, &prediction, in_folder(path, "b.pdb"), FF_B_100_MINUS_PLDDT),
+                          FF_OK);
     check_same_atoms(path, &prediction, FF_B_100_MINUS_PLDDT);
     CU_ASSERT_EQUAL_FATAL(ff_prediction_write_mmcif(&ctx, &prediction, in_folder(path, "a.cif"), FF_B_PLDDT), FF_OK);
     check_same_atoms(path, &prediction, FF_B_PLDDT);
-    CU_ASSERT_EQUAL_FATAL(ff_prediction_write_mmcif(&ctx, &prediction, in_folder(path, "b.cif"), FF_B_100_MINUS_PLDDT), FF_OK);
+    CU_ASSERT_EQUAL_FATAL(ff_prediction_write_mmcif(&ctx, &prediction, in_folder(path, "b.cif"), FF_B_100_MINUS_PLDDT),
+                          FF_OK);
     check_same_atoms(path, &prediction, FF_B_100_MINUS_PLDDT);
 }
 
 static void test_the_header_says_what_the_b_column_is(void)
 {
     char path[256];
-    make_prediction(&prediction, "T1078 Tsp1, Trichoderma virens, 138 residues| and a name that needs a second line of title", 3);
+    make_prediction(&prediction,
+                    "T1078 Tsp1, Trichoderma virens, 138 residues| and a name that needs a second line of title", 3);
     CU_ASSERT_EQUAL(ff_prediction_add_note(&ctx, &prediction, "No MSA was given: confidence will be low."), FF_OK);
     CU_ASSERT_EQUAL_FATAL(ff_prediction_write_pdb(&ctx, &prediction, in_folder(path, "a.pdb"), FF_B_PLDDT), FF_OK);
     char *text = content_of(path);
@@ -78,8 +81,23 @@ static void test_the_header_says_what_the_b_column_is(void)
 
 static void test_names_of_any_kind_leave_both_files_readable(void)
 {
-    static const char *const names[] = {"", "../x", "a/b", "'\"; data_x\nloop_ _a.b \t\x01", "caf\xc3\xa9 \xff\xfe", "_underscore", "#hash", "?",
-                                        "data_x", "LOOP_", "global_", "save_me now", "stop_'", "[x", "$y", ";semi", "'a b\" c"};
+    static const char *const names[] = {"",
+                                        "../x",
+                                        "a/b",
+                                        "'\"; data_x\nloop_ _a.b \t\x01",
+                                        "caf\xc3\xa9 \xff\xfe",
+                                        "_underscore",
+                                        "#hash",
+                                        "?",
+                                        "data_x",
+                                        "LOOP_",
+                                        "global_",
+                                        "save_me now",
+                                        "stop_'",
+                                        "[x",
+                                        "$y",
+                                        ";semi",
+                                        "'a b\" c"};
     char path[256], longest[4097];
     memset(longest, 'n', 4096);
     longest[4096] = '\0';
@@ -238,7 +256,8 @@ static void test_the_dictionary_accepts_the_mmcif_file(void)
     if (status != 0)
         printf("%s\n", text);
     free(text);
-    snprintf(command, sizeof command, "sed 's/ designed/ invented/' %s >%s.bad && gemmi validate -d %s %s.bad 2>&1", path, path, dictionary, path);
+    snprintf(command, sizeof command, "sed 's/ designed/ invented/' %s >%s.bad && gemmi validate -d %s %s.bad 2>&1",
+             path, path, dictionary, path);
     text = output_of(command, &status);
     CU_ASSERT_NOT_EQUAL(status, 0); /* the check can fail */
     free(text);
@@ -249,11 +268,17 @@ static void test_quality_metrics_are_those_of_modelcif(void)
     char path[256];
     make_prediction(&prediction, "x", 12);
     prediction.ptm = 0.5;
-    CU_ASSERT_EQUAL_FATAL(ff_prediction_write_mmcif(&ctx, &prediction, in_folder(path, "a.cif"), FF_B_100_MINUS_PLDDT), FF_OK);
+    CU_ASSERT_EQUAL_FATAL(ff_prediction_write_mmcif(&ctx, &prediction, in_folder(path, "a.cif"), FF_B_100_MINUS_PLDDT),
+                          FF_OK);
     char *text = content_of(path);
-    static const char *const parts[] = {
-        "_ma_qa_metric.mode", "_ma_target_entity.", "_ma_model_list.", "_entity_poly_seq.", "_software.name", "_pdbx_poly_seq_scheme.",
-        "\n1 1 1 5.50\n2 1 3 0.500\n" /* global: mean of 0..11; pTM */, "\n12 1 A 12 LYS 2 11.00\n" /* pLDDT, not 100 - pLDDT */};
+    static const char *const parts[] = {"_ma_qa_metric.mode",
+                                        "_ma_target_entity.",
+                                        "_ma_model_list.",
+                                        "_entity_poly_seq.",
+                                        "_software.name",
+                                        "_pdbx_poly_seq_scheme.",
+                                        "\n1 1 1 5.50\n2 1 3 0.500\n" /* global: mean of 0..11; pTM */,
+                                        "\n12 1 A 12 LYS 2 11.00\n" /* pLDDT, not 100 - pLDDT */};
     for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
         CU_ASSERT_PTR_NOT_NULL(strstr(text, parts[k]));
         if (strstr(text, parts[k]) == NULL)
@@ -267,7 +292,8 @@ static void test_without_gemmi_mmcif_is_refused_and_pdb_is_not(void)
 {
     char path[256];
     make_prediction(&prediction, "x", 3);
-    CU_ASSERT_EQUAL(ff_prediction_write_mmcif(&ctx, &prediction, in_folder(path, "a.cif"), FF_B_PLDDT), FF_ERR_UNSUPPORTED);
+    CU_ASSERT_EQUAL(ff_prediction_write_mmcif(&ctx, &prediction, in_folder(path, "a.cif"), FF_B_PLDDT),
+                    FF_ERR_UNSUPPORTED);
     ff_context_clear(&ctx);
     CU_ASSERT_EQUAL(ff_prediction_write_pdb(&ctx, &prediction, in_folder(path, "a.pdb"), FF_B_PLDDT), FF_OK);
     CU_ASSERT_EQUAL(access(path, R_OK), 0);

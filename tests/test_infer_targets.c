@@ -127,10 +127,25 @@ static void test_folders_are_safe_and_differ(void)
     char longest[4097];
     memset(longest, 'n', 4096);
     longest[4096] = '\0';
-    static const char *const names[][2] = {
-        {"T1078 Tsp1, Trichoderma virens, 138 residues|", "T1078"}, {"../x", "._x"}, {"a/b", "a_b"}, {"", "unnamed"}, {"", "unnamed_2"},
-        {"A", "A"}, {"a", "a_3"}, {"A_2", "A_2"}, {"A", "A_4"}, {"a_2", "a_2_2"}, {"names.tsv", "names.tsv_2"}, {"-o", "_o"},
-        {"..", NULL}, {".", NULL}, {"/", NULL}, {"/etc/passwd", "_etc_passwd"}, {"caf\xc3\xa9", NULL}, {"\xff\xfe", NULL}, {"con:aux*?", NULL}};
+    static const char *const names[][2] = {{"T1078 Tsp1, Trichoderma virens, 138 residues|", "T1078"},
+                                           {"../x", "._x"},
+                                           {"a/b", "a_b"},
+                                           {"", "unnamed"},
+                                           {"", "unnamed_2"},
+                                           {"A", "A"},
+                                           {"a", "a_3"},
+                                           {"A_2", "A_2"},
+                                           {"A", "A_4"},
+                                           {"a_2", "a_2_2"},
+                                           {"names.tsv", "names.tsv_2"},
+                                           {"-o", "_o"},
+                                           {"..", NULL},
+                                           {".", NULL},
+                                           {"/", NULL},
+                                           {"/etc/passwd", "_etc_passwd"},
+                                           {"caf\xc3\xa9", NULL},
+                                           {"\xff\xfe", NULL},
+                                           {"con:aux*?", NULL}};
     const int count = (int)(sizeof names / sizeof *names);
     for (int k = 0; k < count; k++)
         add(names[k][0], "MK");
@@ -148,7 +163,8 @@ static void test_folders_are_safe_and_differ(void)
         CU_ASSERT(strlen(chosen) > 0 && strlen(chosen) < 128);
         CU_ASSERT_PTR_NULL(strchr(chosen, '/'));
         CU_ASSERT(chosen[0] != '.' && chosen[0] != '-');
-        CU_ASSERT_EQUAL(strspn(chosen, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-+."), strlen(chosen));
+        CU_ASSERT_EQUAL(strspn(chosen, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-+."),
+                        strlen(chosen));
         for (int64_t j = 0; j < k; j++)
             CU_ASSERT_NOT_EQUAL(strcasecmp(chosen, targets.items[j].folder), 0);
     }
@@ -186,7 +202,8 @@ static void test_the_map_of_names_keeps_what_earlier_runs_wrote(void)
     CU_ASSERT_EQUAL_FATAL(ff_targets_choose_folders(&ctx, &targets), FF_OK);
     CU_ASSERT_EQUAL_FATAL(ff_targets_write_names(&ctx, &targets, out), FF_OK);
     text = content_of(path);
-    CU_ASSERT_STRING_EQUAL(text, "#folder\tresidues\tsource\tname\nother\t3\ttest\tother\na\t4\ttest\ta again\nthird_\t1\ttest\tthird \n");
+    CU_ASSERT_STRING_EQUAL(
+        text, "#folder\tresidues\tsource\tname\nother\t3\ttest\tother\na\t4\ttest\ta again\nthird_\t1\ttest\tthird \n");
     free(text);
 }
 
@@ -239,7 +256,8 @@ static void test_a_failed_or_killed_target_is_done_again(void)
     ff_target_folder f;
     prepare_target();
     CU_ASSERT_EQUAL_FATAL(begin(&f, "aa11", false), FF_OK);
-    CU_ASSERT_EQUAL(ff_target_folder_end(&ctx, &f, &targets.items[0], FF_TARGET_FAILED, "needs \"more\" memory"), FF_OK);
+    CU_ASSERT_EQUAL(ff_target_folder_end(&ctx, &f, &targets.items[0], FF_TARGET_FAILED, "needs \"more\" memory"),
+                    FF_OK);
     ff_target_folder_destroy(&f);
     char *text = content_of(in_folder(path, "T1/status.json"));
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "\"state\": \"failed\""));
@@ -307,11 +325,22 @@ static void test_all_files_of_a_target_are_written_best_first(void)
     }
     CU_ASSERT_EQUAL(ff_output_rank(&ctx, order, four, 4), FF_OK);
     CU_ASSERT_EQUAL(memcmp(order, ((int64_t[]){2, 3, 1, 0}), sizeof order), 0);
-    const ff_output_options options = {.mmcif = true, .report = true, .raw = (const ff_array_set *const[]){NULL, NULL, NULL, NULL}};
+    const ff_output_options options = {
+        .mmcif = true, .report = true, .raw = (const ff_array_set *const[]){NULL, NULL, NULL, NULL}};
     CU_ASSERT_EQUAL_FATAL(ff_output_write(&ctx, folder, four, 4, &options), FF_OK);
-    static const char *const files[] = {"ranked_0.pdb", "ranked_3.pdb", "ranked_0.cif", "ranked_3.cif", "confidence.json", "confidence_3.json",
-                                        "predicted_aligned_error.json", "predicted_aligned_error_3.json", "ranking.json", "timings.json",
-                                        "report.html", "result.h5", "result_3.h5"};
+    static const char *const files[] = {"ranked_0.pdb",
+                                        "ranked_3.pdb",
+                                        "ranked_0.cif",
+                                        "ranked_3.cif",
+                                        "confidence.json",
+                                        "confidence_3.json",
+                                        "predicted_aligned_error.json",
+                                        "predicted_aligned_error_3.json",
+                                        "ranking.json",
+                                        "timings.json",
+                                        "report.html",
+                                        "result.h5",
+                                        "result_3.h5"};
     for (size_t k = 0; k < sizeof files / sizeof *files; k++) {
         CU_ASSERT_TRUE(is_there(files[k]));
         if (!is_there(files[k]))
