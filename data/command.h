@@ -27,6 +27,9 @@ extern const ff_command ff_command_parse;
 extern const ff_command ff_command_inspect;
 extern const ff_command ff_command_process;
 extern const ff_command ff_command_features;
+extern const ff_command ff_command_chains;
+extern const ff_command ff_command_merge;
+extern const ff_command ff_command_check;
 
 /** Leave a message about wrong usage in ctx. @return FF_EXIT_USAGE */
 int ff_command_usage(ff_ctx *ctx, const char *format, ...) __attribute__((format(printf, 2, 3)));

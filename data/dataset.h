@@ -116,6 +116,8 @@ ff_status ff_dataset_add(ff_ctx *ctx, ff_dataset_writer *writer, const ff_datase
 ff_status ff_dataset_add_from(ff_ctx *ctx, ff_dataset_writer *writer, ff_dataset *from, int64_t k);
 /** Records so far, with those that were there. */
 int64_t ff_dataset_written(const ff_dataset_writer *writer);
+/** Whether writing has failed (disk full, ...): nothing can be added any more. */
+bool ff_dataset_failed(const ff_dataset_writer *writer);
 /** Finish the file; the writer is gone afterwards, also on failure. */
 ff_status ff_dataset_commit(ff_ctx *ctx, ff_dataset_writer *writer);
 void ff_dataset_abandon(ff_dataset_writer *writer); /* NULL is fine */

@@ -7,6 +7,7 @@
 #include "core/version.h"
 #include "data/dataset.h"
 #include "data/dataset_layout.h"
+#include "io/name_table.h"
 
 /* What /records will hold of a record; texts are owned. */
 typedef struct {
@@ -20,28 +21,11 @@ struct ff_dataset_writer {
     ff_hdf5_column_writer *columns[FF_NUM_COLUMNS];
     entry *entries;
     int64_t count, capacity;
-    int64_t *by_name; /* open addressing: record + 1, 0 = free; a power of two places */
-    int64_t num_places;
+    ff_name_table names;
+    bool failed;
 };
 
-/* ---- names ---- */
-
-static uint64_t hash_of(const char *name)
-{
-    uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
-    for (; *name != '\0'; name++)
-        hash = (hash ^ (unsigned char)*name) * 0x100000001b3u;
-    return hash;
-}
-
-/* The place of a name, or the free one where it belongs. */
-static int64_t *place_of(const ff_dataset_writer *w, const char *name)
-{
-    uint64_t at = hash_of(name) & (uint64_t)(w->num_places - 1);
-    while (w->by_name[at] != 0 && strcmp(w->entries[w->by_name[at] - 1].record.name, name) != 0)
-        at = (at + 1) & (uint64_t)(w->num_places - 1);
-    return &w->by_name[at];
-}
+/* ---- records ---- */
 
 static ff_status grow(ff_ctx *ctx, ff_dataset_writer *w)
 {
@@ -49,19 +33,10 @@ static ff_status grow(ff_ctx *ctx, ff_dataset_writer *w)
         return FF_OK;
     const int64_t capacity = w->capacity > 0 ? 2 * w->capacity : 256;
     entry *entries = realloc(w->entries, (size_t)capacity * sizeof *entries);
-    if (entries != NULL)
-        w->entries = entries;
-    int64_t *places = calloc((size_t)(4 * capacity), sizeof *places);
-    if (entries == NULL || places == NULL) {
-        free(places);
+    if (entries == NULL)
         return FF_FAIL(ctx, FF_ERR_MEM, "out of memory for %lld records", (long long)capacity);
-    }
-    free(w->by_name);
-    w->by_name = places;
-    w->num_places = 4 * capacity;
+    w->entries = entries;
     w->capacity = capacity;
-    for (int64_t k = 0; k < w->count; k++)
-        *place_of(w, w->entries[k].record.name) = k + 1;
     return FF_OK;
 }
 
@@ -91,9 +66,9 @@ static ff_status note(ff_ctx *ctx, ff_dataset_writer *w, const ff_dataset_record
         free_texts(&e.record);
         return FF_FAIL(ctx, FF_ERR_MEM, "out of memory for record %s", record->name);
     }
-    w->entries[w->count] = e;
-    *place_of(w, record->name) = ++w->count;
-    return FF_OK;
+    w->entries[w->count++] = e;
+    int64_t index;
+    return ff_name_table_add(ctx, &w->names, record->name, strlen(record->name), &index, NULL);
 }
 
 /* ---- beginning ---- */
@@ -149,7 +124,7 @@ static ff_status check_record(ff_ctx *ctx, const ff_dataset_writer *w, const ff_
 {
     if (r->name[0] == '\0')
         return FF_FAIL(ctx, FF_ERR_ARG, "a record needs a name");
-    if (w->num_places > 0 && *place_of(w, r->name) != 0)
+    if (ff_name_table_find(&w->names, r->name, strlen(r->name)) >= 0)
         return FF_FAIL(ctx, FF_ERR_ARG, "record %s is in %s already", r->name, w->path);
     if (r->num_res < 1 || r->num_res > INT32_MAX || r->num_msa < 0 || r->num_msa > INT32_MAX ||
         (int64_t)strlen(r->sequence) != r->num_res)
@@ -216,10 +191,14 @@ done:
 
 ff_status ff_dataset_add(ff_ctx *ctx, ff_dataset_writer *w, const ff_dataset_record *record, const ff_dataset_arrays *arrays)
 {
+    if (w->failed)
+        return FF_FAIL(ctx, FF_ERR_IO, "%s: writing has failed before", w->path);
     FF_TRY(check_record(ctx, w, record, arrays));
     const int64_t residues = ff_hdf5_column_appended(w->columns[FF_COLUMN_AATYPE]);
     const int64_t cells = ff_hdf5_column_appended(w->columns[FF_COLUMN_MSA]);
+    w->failed = true; /* until all of it is there: half a record would shift those after it */
     FF_TRY(append_arrays(ctx, w, record, arrays));
+    w->failed = false;
     return note(ctx, w, record, residues, cells);
 }
 
@@ -253,6 +232,8 @@ ff_status ff_dataset_add_from(ff_ctx *ctx, ff_dataset_writer *w, ff_dataset *fro
     ff_array_set_destroy(&features);
     return status;
 }
+
+bool ff_dataset_failed(const ff_dataset_writer *w) { return w->failed; }
 
 int64_t ff_dataset_written(const ff_dataset_writer *w) { return w->count; }
 
@@ -329,14 +310,14 @@ static void forget(ff_dataset_writer *w)
     for (int64_t k = 0; k < w->count; k++)
         free_texts(&w->entries[k].record);
     free(w->entries);
-    free(w->by_name);
+    ff_name_table_destroy(&w->names);
     free(w->path);
     free(w);
 }
 
 ff_status ff_dataset_commit(ff_ctx *ctx, ff_dataset_writer *w)
 {
-    ff_status status = ctx->status;
+    ff_status status = w->failed ? FF_FAIL(ctx, FF_ERR_IO, "%s: writing has failed before", w->path) : ctx->status;
     for (int c = 0; c < FF_NUM_COLUMNS; c++) {
         const ff_status closed = ff_hdf5_column_append_close(ctx, w->columns[c]);
         w->columns[c] = NULL;

@@ -11,6 +11,9 @@ static const ff_command *const commands[] = {
     &ff_command_inspect,
     &ff_command_features,
     &ff_command_process,
+    &ff_command_chains,
+    &ff_command_merge,
+    &ff_command_check,
 };
 enum { NUM_COMMANDS = sizeof commands / sizeof *commands };
 

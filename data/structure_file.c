@@ -63,6 +63,16 @@ const ff_structure_chain *ff_structure_find_chain(const ff_structure *structure,
     return NULL;
 }
 
+bool ff_structure_is_date(const char *text)
+{
+    static const char pattern[] = "dddd-dd-dd";
+    int i = 0;
+    for (; pattern[i] != '\0' && text[i] != '\0'; i++)
+        if (pattern[i] == 'd' ? text[i] < '0' || text[i] > '9' : text[i] != '-')
+            return false;
+    return pattern[i] == text[i];
+}
+
 /* ---- arrays ---- */
 
 typedef struct {

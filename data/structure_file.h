@@ -72,6 +72,9 @@ ff_status ff_structure_read_bytes(ff_ctx *ctx, ff_structure *structure, const ch
                                   const ff_structure_options *options);
 void ff_structure_destroy(ff_structure *structure); /* leaves it empty */
 
+/** Whether a text is a date like 2021-11-01. */
+bool ff_structure_is_date(const char *text);
+
 /** The chain of that author id; NULL when there is none. */
 const ff_structure_chain *ff_structure_find_chain(const ff_structure *structure, const char *id);
 

@@ -33,20 +33,10 @@ struct ff_template_source {
 
 /* ---- 1. the source ---- */
 
-static bool is_date(const char *text)
-{
-    static const char pattern[] = "dddd-dd-dd";
-    int i = 0;
-    for (; pattern[i] != '\0' && text[i] != '\0'; i++)
-        if (pattern[i] == 'd' ? !isdigit((unsigned char)text[i]) : text[i] != '-')
-            return false;
-    return pattern[i] == '\0' && text[i] == '\0';
-}
-
 ff_status ff_template_source_create(ff_ctx *ctx, ff_template_source **source, const ff_template_options *options)
 {
     *source = NULL;
-    if (options->max_date != NULL && !is_date(options->max_date))
+    if (options->max_date != NULL && !ff_structure_is_date(options->max_date))
         return FF_FAIL(ctx, FF_ERR_ARG, "--max-template-date: \"%s\" is no date like 2021-11-01", options->max_date);
     ff_template_source *s = calloc(1, sizeof *s);
     if (s == NULL)

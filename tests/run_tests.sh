@@ -130,6 +130,7 @@ fi
 if [ -d ../shared/data ] && [ -x "$BUILD/bin/fastfold-data" ]; then
     step "sequences, alignments and hits, file by file" sh tests/reader_table.sh "$PWD/$BUILD/bin/fastfold-data" ../shared/data
     step "structure files, as structures.csv has them" sh tests/structure_table.sh "$PWD/$BUILD/bin/fastfold-data" ../shared/data
+    step "training sets by command" sh tests/dataset_cli.sh "$PWD/$BUILD/bin/fastfold-data" ../shared/data
 fi
 
 if [ -d $shared ] && [ -d ../shared/data ]; then
