@@ -9,6 +9,7 @@
 
 #include "core/random.h"
 #include "data/dataset.h"
+#include "data/process.h"
 #include "structure/residue_constants.h"
 #include "tests/check.h"
 
@@ -253,6 +254,29 @@ static void test_other_files_are_refused(void)
     expect_refusal(path, FF_ERR_FORMAT, "version 2");
 }
 
+/* What is read goes into the pipeline as it is, with and without an alignment, whole and as a crop. */
+static void test_records_become_batches(void)
+{
+    ff_process_options options;
+    CU_ASSERT_EQUAL_FATAL(ff_process_options_preset(&ctx, &options, "tiny"), FF_OK);
+    options.crop_size = 48;
+    write_chains(path, 0, 6, false);
+    CU_ASSERT_EQUAL_FATAL(ff_dataset_open(&ctx, &dataset, path), FF_OK);
+    for (int64_t k = 0; k < 6; k++)
+        for (int crop = 0; crop < 2; crop++) {
+            const ff_dataset_record *r = ff_dataset_get(dataset, k);
+            ff_array_set batch;
+            ff_array_set_init(&batch);
+            ff_array_set_destroy(&features);
+            CU_ASSERT_EQUAL_FATAL(ff_dataset_read(&ctx, dataset, k, crop ? r->num_res / 2 : 0, -1, &features), FF_OK);
+            CU_ASSERT_EQUAL(ff_process_features(&ctx, &batch, &features, &options), FF_OK);
+            const ff_array *positions = ff_array_find(&batch, "all_atom_positions"), *msa = ff_array_find(&batch, "msa_feat");
+            CU_ASSERT(positions != NULL && positions->shape[1] == 48);
+            CU_ASSERT(msa != NULL && msa->shape[2] == 48);
+            ff_array_set_destroy(&batch);
+        }
+}
+
 /* ---- weights ---- */
 
 static void write_record(ff_dataset_writer *w, const char *name, int64_t n, float resolution, const char *date, const char *cluster,
@@ -307,6 +331,7 @@ static CU_TestInfo tests[] = {
     {"bad_records_are_refused_and_leave_no_trace", test_bad_records_are_refused_and_leave_no_trace},
     {"nothing_appears_before_the_commit", test_nothing_appears_before_the_commit},
     {"other_files_are_refused", test_other_files_are_refused},
+    {"records_become_batches", test_records_become_batches},
     {"filters_and_weights_by_hand", test_filters_and_weights_by_hand},
     CU_TEST_INFO_NULL,
 };

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/random.h"
 #include "data/structure_file.h"
 #include "structure/residue_constants.h"
 #include "tests/check.h"
@@ -336,6 +337,62 @@ static void test_from_pdb_string_keeps_waters_and_refuses_insertions(void)
     CU_ASSERT_EQUAL(protein.b_factors[2 * 37 + FF_ATOM_CA], 11);
 }
 
+/* One to three random changes: a byte, a stretch left out or written over another, an early end. */
+static size_t mutate(char *text, size_t length, uint64_t seed)
+{
+    static const char special[] = " \n\r\t'\";#_?.-0\xff";
+    const ff_random_key key = {seed, 77};
+    uint64_t n = 0;
+    for (uint64_t changes = 1 + ff_random_below(key, n++, 3); changes > 0 && length > 1; changes--) {
+        const size_t a = ff_random_below(key, n++, length), b = ff_random_below(key, n++, length);
+        const uint64_t kind = ff_random_below(key, n++, 5), amount = ff_random_below(key, n++, 60);
+        const size_t room = length - (a > b ? a : b), stretch = amount < room ? (size_t)amount : room;
+        if (kind == 0)
+            text[a] = (char)ff_random_below(key, n++, 256);
+        else if (kind == 1)
+            text[a] = special[ff_random_below(key, n++, sizeof special)];
+        else if (kind == 2)
+            memmove(text + a, text + b, stretch);
+        else if (kind == 3) {
+            memmove(text + a, text + a + stretch, length - a - stretch);
+            length -= stretch;
+        } else if (amount < 6)
+            length = a + 1;
+    }
+    return length;
+}
+
+static void test_mutated_files_are_read_or_refused(void)
+{
+    enum { NUM_INPUTS = 6000 };
+    char seeds[3][8192];
+    int64_t good = 0;
+    snprintf(seeds[0], sizeof seeds[0], "%s%s", header, "ATOM CA A ARG A 2 1 2 3 1 10 7 X ? 1\nHETATM SE . MSE A 1 1 2 3 1 10 -7 X B 1\n"
+                                                        "ATOM CA . ARG B 2 1 2 3 .5 10 7 Y ? 1\n");
+    snprintf(seeds[1], sizeof seeds[1], "%sSEQRES   1 A    7  LYS LYS ALA TRP GLY MSE LEU\n%sTER\nEND\n", pdb_head, pdb_atoms);
+    snprintf(seeds[2], sizeof seeds[2], "data_x\nloop_\n%s%s", strstr(header, "_atom_site.group_PDB"),
+             "ATOM CA A ARG A 2 1 2 3 1 10 7 X ? 1\nATOM N . ARG A 3 1 2 3 1 10 7 X ? 1\n");
+    for (uint64_t k = 0; k < NUM_INPUTS; k++) {
+        char text[8192];
+        memcpy(text, seeds[k % 3], sizeof text);
+        const size_t length = mutate(text, strlen(text), k);
+        char *exact = malloc(length + 1); /* ASan sees a step beyond the end */
+        memcpy(exact, text, length);
+        const ff_structure_options options = {k % 5 == 0 ? FF_STRUCTURE_PDB : FF_STRUCTURE_AUTO, k % 2 == 0};
+        ff_context_clear(&ctx);
+        ff_structure_destroy(&s);
+        ff_status status = ff_structure_read_bytes(&ctx, &s, exact, length, "x", &options);
+        good += status == FF_OK;
+        CU_ASSERT(status == FF_OK || (status == FF_ERR_FORMAT && strchr(ctx.message, '\n') == NULL));
+        ff_context_clear(&ctx);
+        ff_protein_destroy(&protein);
+        status = ff_structure_read_protein_bytes(&ctx, &protein, exact, length, "x", &options);
+        CU_ASSERT(status == FF_OK || status == FF_ERR_FORMAT);
+        free(exact);
+    }
+    CU_ASSERT(good > NUM_INPUTS / 20); /* or the readers' later parts were never reached */
+}
+
 static CU_TestInfo tests[] = {
     {"header_and_order_are_alphafolds", test_header_and_order_are_alphafolds},
     {"highest_occupancy_is_taken_and_ties_go_to_the_first", test_highest_occupancy_is_taken_and_ties_go_to_the_first},
@@ -351,6 +408,7 @@ static CU_TestInfo tests[] = {
     {"pdb_blank_chain_and_odd_numbers", test_pdb_blank_chain_and_odd_numbers},
     {"pdb_first_model_counts", test_pdb_first_model_counts},
     {"pdb_damage_is_named_with_its_line", test_pdb_damage_is_named_with_its_line},
+    {"mutated_files_are_read_or_refused", test_mutated_files_are_read_or_refused},
     {"from_pdb_string_keeps_waters_and_refuses_insertions", test_from_pdb_string_keeps_waters_and_refuses_insertions},
     CU_TEST_INFO_NULL,
 };
