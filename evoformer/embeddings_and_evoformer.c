@@ -187,6 +187,10 @@ ff_status ff_evoformer_forward(ff_ctx *ctx, const ff_evoformer *w, const ff_evof
     ff_tensor *msa = ff_embed_msa(ctx, &w->embedder, f->target_feat, f->msa_feat, f->prev_msa_first_row);
     ff_tensor *pair =
         ff_embed_pair(ctx, &w->embedder, f->target_feat, f->prev_pair, f->prev_pos, f->aatype, f->residue_index);
+    if (f->release_prev_pair != NULL && ctx->tape == NULL) {
+        ff_tensor_release(*f->release_prev_pair);
+        *f->release_prev_pair = NULL;
+    }
     if (has_templates(w, f))
         pair = ff_template_embedding(ctx, &w->templates, pair, f->templates, f->num_templ, f->template_mask, mask_2d,
                                      checkpoint, FF_RESIDUAL);

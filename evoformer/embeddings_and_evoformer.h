@@ -57,6 +57,8 @@ typedef struct {
     const float *prev_pos;                                /* [num_res, 37, 3] of the previous recycle; NULL = zeros */
     ff_tensor *prev_msa_first_row;                        /* [num_res, c_m]; NULL = zeros */
     ff_tensor *prev_pair;                                 /* [num_res, num_res, c_z]; NULL = zeros */
+    ff_tensor **release_prev_pair; /* NULL, or where the caller's reference to prev_pair lies: without a tape it is given back as soon as
+                                      it is embedded (a whole pair less for the rest of the pass) */
     const ff_template *templates;                         /* [num_templ] */
     const float *template_mask;                           /* [num_templ] */
 } ff_evoformer_features;

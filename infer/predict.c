@@ -150,10 +150,7 @@ static ff_status make_prediction(ff_ctx *ctx, const ff_predictor *p, const ff_mo
     memcpy(result->atom37_positions, ff_data(out->structure.atom37), (size_t)(n * 37 * 3) * sizeof(float));
     memcpy(result->atom37_mask, exists->f32, (size_t)(n * 37) * sizeof(float));
     result->ranking_confidence = ff_plddt(result->plddt, ff_data(out->heads.predicted_lddt), n, bins);
-    FF_TRY(set_pair_results(ctx, p, out, n, result));
-    if (p->model.heads.config.pae_num_bins > 0)
-        result->ranking_confidence = result->ptm;
-    return FF_OK;
+    return set_pair_results(ctx, p, out, n, result);
 }
 
 /* ---- raw outputs ---- */
@@ -212,6 +209,8 @@ typedef struct {
     ff_recycle_record records[64];
     int64_t count;
     double begin_s;
+    ff_predict_pass_fn on_pass;
+    void *on_pass_arg;
 } pass_log;
 
 static void note_pass(ff_ctx *ctx, void *arg, const ff_model_output *out)
@@ -228,6 +227,8 @@ static void note_pass(ff_ctx *ctx, void *arg, const ff_model_output *out)
         r->mean_plddt = ff_plddt(plddt, ff_data(logits), n, bins);
     free(plddt);
     ff_tensor_release(logits);
+    if (log->on_pass != NULL)
+        log->on_pass(log->on_pass_arg, r);
     log->begin_s = now_s();
 }
 
@@ -243,11 +244,11 @@ static ff_status add_history(ff_ctx *ctx, ff_prediction *out, const pass_log *lo
 }
 
 ff_status ff_predict(ff_ctx *ctx, const ff_predictor *p, const ff_array_set *batch, const char *name, uint64_t seed,
-                     ff_prediction *out, ff_array_set *raw)
+                     ff_prediction *out, ff_array_set *raw, ff_predict_pass_fn on_pass, void *on_pass_arg)
 {
     ff_status status = FF_OK;
     ff_model_output model_out;
-    pass_log log = {.p = p, .begin_s = now_s()};
+    pass_log log = {.p = p, .begin_s = now_s(), .on_pass = on_pass, .on_pass_arg = on_pass_arg};
     ff_model_options options = p->forward;
     options.on_pass = note_pass;
     options.on_pass_arg = &log;

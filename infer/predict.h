@@ -35,15 +35,19 @@ ff_status ff_predictor_find_preset(ff_ctx *ctx, const char *weights, char preset
 ff_status ff_predictor_make_batch(ff_ctx *ctx, const ff_predictor *p, const ff_array_set *features, uint64_t seed,
                                   ff_array_set *batch);
 
+/** Told after each pass of a prediction. */
+typedef void (*ff_predict_pass_fn)(void *arg, const ff_recycle_record *pass);
+
 /**
  * Predict. Padded residues (seq_mask 0 at the end) are left out of the result.
  *
  * @param batch  arrays under the names and shapes the model reads, leading axis = recycling steps
  * @param name   of the target, for the files
+ * @param on_pass  NULL = nobody is told
  * @param raw    NULL, or gets the model's outputs: structure_module/final_atom_positions, distogram/logits, ...
  */
 ff_status ff_predict(ff_ctx *ctx, const ff_predictor *p, const ff_array_set *batch, const char *name, uint64_t seed,
-                     ff_prediction *out, ff_array_set *raw);
+                     ff_prediction *out, ff_array_set *raw, ff_predict_pass_fn on_pass, void *on_pass_arg);
 
 /* ---- costs ---- */
 

@@ -257,6 +257,7 @@ static ff_status run_trunk(ff_ctx *ctx, const ff_model *m, const ff_array_set *b
         s->features.prev_pos = previous->prev_pos;
         s->features.prev_msa_first_row = previous->prev_msa_first_row;
         s->features.prev_pair = previous->prev_pair;
+        s->features.release_prev_pair = e + 1 == num_ensemble ? previous->release_prev_pair : NULL;
         ff_evoformer_output one;
         if (e == 0) {
             FF_TRY(ff_evoformer_forward(ctx, &m->evoformer, &s->features, out));
@@ -341,7 +342,8 @@ static ff_status run_pass(ff_ctx *ctx, const ff_model *m, const ff_array_set *ba
     struct ff_model_inputs *in = out->inputs;
     const ff_evoformer_features prev = {.prev_pos = ff_data(in->previous.positions),
                                         .prev_msa_first_row = in->previous.msa_first_row,
-                                        .prev_pair = in->previous.pair};
+                                        .prev_pair = in->previous.pair,
+                                        .release_prev_pair = &in->previous.pair};
     FF_TRY(run_trunk(ctx, m, batch, n, pass * o->num_ensemble, o->num_ensemble, o->template_torsion_placeholder,
                      o->input_gradients, in->slices, &prev, &out->representations));
     FF_TRY(ff_context_step(ctx, "structure_module", 0, 1));

@@ -78,9 +78,27 @@ static void symmetrise_backward(ff_ctx *ctx, ff_node *node)
     add_transposed(grad, ff_data(g), g->shape[0], g->shape[2]);
 }
 
-/* x + x^T, x borrowed. */
+/* x + x^T where nobody else reads x. */
+static void symmetrise_in_place(float *x, int64_t n, int64_t c)
+{
+#pragma omp parallel for schedule(dynamic, 16)
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j <= i; j++)
+            for (int64_t k = 0; k < c; k++) {
+                float *a = x + (i * n + j) * c + k, *b = x + (j * n + i) * c + k;
+                const float sum = *a + *b;
+                *a = *b = sum;
+            }
+}
+
+/* x + x^T, x borrowed; in place without a tape. */
 static ff_tensor *symmetrise(ff_ctx *ctx, ff_tensor *x)
 {
+    if (ctx->status == FF_OK && ctx->tape == NULL && x->refs == 1) {
+        if (ff_computing(ctx))
+            symmetrise_in_place(ff_data(x), x->shape[0], x->shape[2]);
+        return ff_tensor_retain(x);
+    }
     if (ctx->status == FF_OK && ctx->kernels->backend == FF_BACKEND_CUDA)
         FF_FAIL(ctx, FF_ERR_UNSUPPORTED, "the cuda backend has no distogram head");
     ff_tensor *out = ctx->status == FF_OK ? ff_tensor_copy(ctx, x) : NULL;
