@@ -191,7 +191,7 @@ static bool locate(ff_hdf5_column *c, int64_t chunk, chunk_place *place)
         hsize_t offset[FF_HDF5_MAX_DIMS + 1] = {(hsize_t)(chunk * c->chunk_rows)}, bytes = 0;
         unsigned mask = 0;
         haddr_t address = HADDR_UNDEF;
-        H5Eset_auto2(H5E_DEFAULT, NULL, NULL); /* its setting is by thread */
+        ff_hdf5_prepare();
         good = H5Dget_chunk_info_by_coord(c->id, offset, &mask, &address, &bytes) >= 0 && address != HADDR_UNDEF && bytes > 0 &&
                bytes <= UINT32_MAX;
         if (good)
@@ -315,7 +315,7 @@ static bool read_by_library(ff_hdf5_column *c, int64_t first, int64_t count, voi
 {
     const hsize_t elements = (hsize_t)(count * c->row_elements);
     pthread_mutex_lock(&c->lock);
-    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+    ff_hdf5_prepare();
     const hid_t from = select_rows(c->id, first, count), to = H5Screate_simple(1, &elements, NULL);
     const bool good = H5Dread(c->id, c->memory_type, to, from, H5P_DEFAULT, data) >= 0;
     H5Sclose(to);

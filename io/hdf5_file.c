@@ -28,7 +28,7 @@ ff_status ff_hdf5_open(ff_ctx *ctx, ff_hdf5_file **file, const char *path)
         return FF_FAIL(ctx, FF_ERR_MEM, "out of memory opening %s", path);
     }
     f->path = copy;
-    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+    ff_hdf5_prepare();
     const htri_t is_hdf5 = H5Fis_hdf5(path);
     f->id = is_hdf5 > 0 ? H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT) : -1;
     if (f->id < 0) {

@@ -47,7 +47,7 @@ static ff_status create(ff_ctx *ctx, ff_hdf5_writer **writer, const char *path, 
     fclose(safe.file);
     safe.file = NULL;
     ff_hdf5_writer *w = calloc(1, sizeof *w);
-    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+    ff_hdf5_prepare();
     const hid_t id = w == NULL        ? -1
                      : source != NULL ? H5Fopen(safe.temporary, H5F_ACC_RDWR, H5P_DEFAULT)
                                       : H5Fcreate(safe.temporary, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);

@@ -65,6 +65,9 @@ expect "no such file" 1 'cannot open .*nowhere.cif' run chains nowhere.cif -o "$
 expect "no output" 2 'needs the name' run chains mmcif/1A8O.cif
 expect "no input" 2 'no structure file' run chains -o "$work/x.h5"
 expect "a folder that is not there" 1 'cannot write' run chains mmcif/1A8O.cif -o "$work/nowhere/x.h5"
+expect "a full disk" 1 'the disk is full or failed' \
+    sh -c "trap '' XFSZ; ulimit -f 1000; '$program' chains pdb -o '$work/full.h5'"
+expect "nothing is written then" 0 'nothing' sh -c "test ! -e '$work/full.h5' && echo nothing"
 expect "no temporary files are left" 0 '^0$' sh -c "ls '$work' | grep -c tmp | grep '^0$'"
 printf '%d passed, %d failed\n' $passed $failed
 [ $failed -eq 0 ]
