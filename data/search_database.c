@@ -44,19 +44,34 @@ static bool has_file(const char *prefix, const char *suffix)
 typedef struct {
     const char *suffix;
     bool may_be_empty; /* HH-suite writes an empty data file when no entry has one */
+    bool may_be_split; /* MMseqs2: FILE.0, FILE.1, ... in its place, one for each thread that wrote it */
 } database_file;
 
-static const database_file hhsuite_files[] = {
-    {"_cs219.ffdata", false}, {"_cs219.ffindex", false}, {"_a3m.ffdata", false}, {"_a3m.ffindex", false},
-    {"_hhm.ffdata", true},    {"_hhm.ffindex", true},    {NULL, false}};
-static const database_file mmseqs_files[] = {{"", false},   {".index", false},   {".dbtype", false},
-                                             {"_h", false}, {"_h.index", false}, {"_h.dbtype", false},
-                                             {NULL, false}};
-static const database_file clustered_files[] = {{"_seq", false},   {"_seq.index", false},   {"_seq.dbtype", false},
-                                                {"_seq_h", false}, {"_seq_h.index", false}, {"_seq_h.dbtype", false},
-                                                {"_aln", false},   {"_aln.index", false},   {"_aln.dbtype", false},
-                                                {NULL, false}};
-static const database_file one_file[] = {{"", false}, {NULL, false}};
+static const database_file hhsuite_files[] = {{.suffix = "_cs219.ffdata"},
+                                              {.suffix = "_cs219.ffindex"},
+                                              {.suffix = "_a3m.ffdata"},
+                                              {.suffix = "_a3m.ffindex"},
+                                              {.suffix = "_hhm.ffdata", .may_be_empty = true},
+                                              {.suffix = "_hhm.ffindex", .may_be_empty = true},
+                                              {.suffix = NULL}};
+static const database_file mmseqs_files[] = {{.suffix = "", .may_be_split = true},
+                                             {.suffix = ".index"},
+                                             {.suffix = ".dbtype"},
+                                             {.suffix = "_h", .may_be_split = true},
+                                             {.suffix = "_h.index"},
+                                             {.suffix = "_h.dbtype"},
+                                             {.suffix = NULL}};
+static const database_file clustered_files[] = {{.suffix = "_seq", .may_be_split = true},
+                                                {.suffix = "_seq.index"},
+                                                {.suffix = "_seq.dbtype"},
+                                                {.suffix = "_seq_h", .may_be_split = true},
+                                                {.suffix = "_seq_h.index"},
+                                                {.suffix = "_seq_h.dbtype"},
+                                                {.suffix = "_aln", .may_be_split = true},
+                                                {.suffix = "_aln.index"},
+                                                {.suffix = "_aln.dbtype"},
+                                                {.suffix = NULL}};
+static const database_file one_file[] = {{.suffix = ""}, {.suffix = NULL}};
 
 /* Name, size, time and the ends of one file. errno says why when it cannot be read. */
 static bool add_file(ff_sha256 *hash, const char *path, const char *suffix, bool may_be_empty)
@@ -98,18 +113,37 @@ typedef struct {
     char first[512];
 } missing_files;
 
+static void note_missing(missing_files *m, const char *path)
+{
+    if (m->missing++ > 0)
+        return;
+    m->error = errno;
+    snprintf(m->first, sizeof m->first, "%.500s", path);
+}
+
+/* FILE.0, FILE.1, ... as long as they are there; false when there is none. */
+static bool add_parts(ff_sha256 *hash, const char *path, missing_files *m)
+{
+    for (int k = 0;; k++) {
+        char part[4096], suffix[32];
+        snprintf(suffix, sizeof suffix, ".%d", k);
+        snprintf(part, sizeof part, "%.4000s%s", path, suffix);
+        if (!is_file(part))
+            return k > 0;
+        if (!add_file(hash, part, suffix, true))
+            note_missing(m, part);
+    }
+}
+
 static void add_files(ff_sha256 *hash, const char *prefix, const database_file *files, missing_files *m)
 {
     for (const database_file *f = files; f->suffix != NULL; f++) {
-        char *path = NULL;
-        errno = ENOMEM;
-        if (asprintf(&path, "%s%s", prefix, f->suffix) < 0)
-            path = NULL;
-        if ((path == NULL || !add_file(hash, path, f->suffix, f->may_be_empty)) && m->missing++ == 0) {
-            m->error = errno;
-            snprintf(m->first, sizeof m->first, "%s", path == NULL ? prefix : path);
-        }
-        free(path);
+        char path[4096];
+        snprintf(path, sizeof path, "%.4000s%s", prefix, f->suffix);
+        if (f->may_be_split && !is_file(path) && add_parts(hash, path, m))
+            continue;
+        if (!add_file(hash, path, f->suffix, f->may_be_empty))
+            note_missing(m, path);
     }
 }
 

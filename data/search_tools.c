@@ -64,6 +64,22 @@ static ff_status write_query(ff_ctx *ctx, const char *path, const char *sequence
     return status;
 }
 
+/* Messages name the program that runs, and its sub-command: "mmseqs expandaln". */
+static ff_status name_task(ff_ctx *ctx, ff_task *task, ff_search_job *job, const char *program)
+{
+    char *name = NULL;
+    const bool batch = job->kind == FF_SEARCH_MMSEQS;
+    const int length =
+        batch ? asprintf(&name, "%s of %lld queries", program, (long long)job->num_batch)
+              : asprintf(&name, "%s %s of %.60s", program, ff_search_kind_name(job->kind), query_of(job)->name);
+    if (length < 0)
+        return FF_FAIL(ctx, FF_ERR_MEM, "out of memory");
+    free(job->name);
+    job->name = name;
+    task->name = name;
+    return FF_OK;
+}
+
 static int num_cpus(const ff_search_job *job, int most)
 {
     return job->search->num_cpus < most ? job->search->num_cpus : most;
@@ -433,5 +449,12 @@ ff_status ff_search_next(ff_ctx *ctx, ff_task *task, ff_subprocess *command, boo
     case FF_NUM_SEARCHES: break;
     }
     command->time_limit_s = job->search->options.time_limit_s;
-    return status;
+    if (status != FF_OK || command->argc < 2)
+        return status != FF_OK || job->kind != FF_SEARCH_MMSEQS ? status : name_task(ctx, task, job, "mmseqs");
+    char program[64] = "";
+    for (int t = 0; t < FF_NUM_TOOLS; t++)
+        if (job->search->programs[t] != NULL && strcmp(job->search->programs[t], command->argv[0]) == 0)
+            snprintf(program, sizeof program, "%s%s%.40s", ff_search_tool_name(t), t == FF_TOOL_MMSEQS ? " " : "",
+                     t == FF_TOOL_MMSEQS ? command->argv[1] : "");
+    return name_task(ctx, task, job, program);
 }

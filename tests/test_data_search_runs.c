@@ -154,6 +154,18 @@ static void test_jackhmmer_finds_what_it_found_before(void)
         CU_ASSERT(queries[i].outputs[FF_SEARCH_UNIREF90].from_cache);
 }
 
+/* The kept alignments were made by version 14; others may find a row more or less. */
+static bool is_mmseqs_14(void)
+{
+    ff_subprocess command;
+    ff_subprocess_end end = {0};
+    ff_subprocess_init(&command, "mmseqs");
+    ff_subprocess_add(&command, "version");
+    const ff_status status = ff_subprocess_run(&ctx, &command, NULL, &end);
+    ff_subprocess_destroy(&command);
+    return status == FF_OK && strncmp(end.tail, "14-", 3) == 0;
+}
+
 /* Rows of an MMseqs2 alignment are named by accession and numbers; the query's is its place in the batch. */
 static void check_mmseqs(int i, const char *kept, int64_t at_least)
 {
@@ -164,9 +176,10 @@ static void check_mmseqs(int i, const char *kept, int64_t at_least)
     CU_ASSERT_EQUAL_FATAL(ff_msa_file_read(&ctx, &a, queries[i].outputs[FF_SEARCH_MMSEQS].path, NULL), FF_OK);
     CU_ASSERT_EQUAL_FATAL(ff_msa_file_read(&ctx, &b, kept_path, NULL), FF_OK);
     CU_ASSERT(a.num_seq >= at_least);
-    CU_ASSERT_EQUAL(a.num_seq, b.num_seq);
-    if (a.num_seq == b.num_seq && a.num_res == b.num_res)
-        CU_ASSERT(same_rows(&a, &b));
+    if (is_mmseqs_14()) {
+        CU_ASSERT_EQUAL(a.num_seq, b.num_seq);
+        CU_ASSERT(a.num_seq != b.num_seq || a.num_res != b.num_res || same_rows(&a, &b));
+    }
     ff_msa_destroy(&a);
     ff_msa_destroy(&b);
 }
@@ -188,6 +201,41 @@ static void test_mmseqs_searches_a_batch_in_one_call(void)
     CU_ASSERT(queries[1].outputs[FF_SEARCH_MMSEQS].from_cache);
     CU_ASSERT(!queries[3].outputs[FF_SEARCH_MMSEQS].from_cache);
     check_mmseqs(3, "4cup_A.mmseqs.a3m.gz", 2);
+}
+
+/* A database of representatives with their clusters beside it, as ColabFold's are: members must come in by
+ * expansion. */
+static void test_mmseqs_expands_the_clusters_of_a_database(void)
+{
+    char command[1600];
+    if (!have("mmseqs", NULL))
+        return;
+    add_query("1AE5A");
+    snprintf(
+        command, sizeof command,
+        "cd %s && exec >log 2>&1 && "
+        "gunzip -c $OLDPWD/" DATA "msa/made_here/1AE5A.mmseqs.a3m.gz | sed '/^>/!s/-//g' | tail -n +3 >all.fasta && "
+        "mmseqs createdb all.fasta all && mmseqs cluster all clu tmp --min-seq-id 0.4 -c 0.8 --threads 2 && "
+        "mmseqs align all all clu db_aln -a --threads 2 && mmseqs cpdb all db_seq && mmseqs cpdb all_h db_seq_h && "
+        "mmseqs createsubdb clu all db && wc -l <db.index >num_clusters",
+        folder);
+    CU_ASSERT_EQUAL_FATAL(system(command), 0);
+    snprintf(command, sizeof command, "%s/db", folder);
+    options.databases[FF_DB_MMSEQS] = command;
+    CU_ASSERT_EQUAL_FATAL(run(), FF_OK);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(queries[0].outputs[FF_SEARCH_MMSEQS].path);
+    ff_msa msa;
+    long num_clusters = 0;
+    CU_ASSERT_EQUAL_FATAL(ff_msa_file_read(&ctx, &msa, queries[0].outputs[FF_SEARCH_MMSEQS].path, NULL), FF_OK);
+    snprintf(command, sizeof command, "%s/num_clusters", folder);
+    FILE *file = fopen(command, "r");
+    CU_ASSERT(file != NULL && fscanf(file, "%ld", &num_clusters) == 1);
+    if (file != NULL)
+        fclose(file);
+    CU_ASSERT(num_clusters > 5 && num_clusters < 48);
+    CU_ASSERT(msa.num_seq > num_clusters + 1);
+    CU_ASSERT_EQUAL(msa.num_res, 223);
+    ff_msa_destroy(&msa);
 }
 
 static void test_hhblits_aligns_relatives(void)
@@ -346,6 +394,7 @@ static void test_a_real_hit_is_realigned(void)
 static CU_TestInfo tests[] = {
     {"jackhmmer_finds_what_it_found_before", test_jackhmmer_finds_what_it_found_before},
     {"mmseqs_searches_a_batch_in_one_call", test_mmseqs_searches_a_batch_in_one_call},
+    {"mmseqs_expands_the_clusters_of_a_database", test_mmseqs_expands_the_clusters_of_a_database},
     {"hhblits_aligns_relatives", test_hhblits_aligns_relatives},
     {"hhsearch_finds_2crb_for_4zey", test_hhsearch_finds_2crb_for_4zey},
     {"hmmsearch_finds_2crb_for_4zey", test_hmmsearch_finds_2crb_for_4zey},

@@ -192,6 +192,16 @@ static void test_the_sequence_is_looked_for_in_other_chains(void)
     CU_ASSERT_STRING_EQUAL(result.domain_name, "1abc_B");
 }
 
+static void test_equal_chains_keep_their_own_coordinates(void)
+{
+    put_pdb("1dim.pdb", chain_b, chain_b, NULL, 5);
+    CU_ASSERT_EQUAL(try_hit("1dim_A", "MKVLAAGIVGLC", 0, "TGRRNKDWWYHE", 7), FF_HIT_USED);
+    check_residue(0, 6, 0, 'T');
+    CU_ASSERT_EQUAL(try_hit("1dim_B", "MKVLAAGIVGLC", 0, "TGRRNKDWWYHE", 7), FF_HIT_USED);
+    check_residue(0, 6, 10, 'T');
+    CU_ASSERT_STRING_EQUAL(result.domain_name, "1dim_B");
+}
+
 static void test_x_stands_for_any_residue(void)
 {
     CU_ASSERT_EQUAL(try_hit("1abc_B", "MKVLAAGIVGLC", 0, "TGXRNXDWWYHE", 7), FF_HIT_USED);
@@ -310,6 +320,7 @@ static void test_the_release_date_must_not_be_after_the_cut_off(void)
     reopen();
     CU_ASSERT_EQUAL(try_hit("1und_B", "MKVLAAGIVGLC", 0, "TGRRNKDWWYHE", 7), FF_HIT_USED);
     options.max_date = "March 2010";
+    reopen();
     CU_ASSERT_EQUAL(ff_template_source_create(&ctx, &source, &options), FF_ERR_ARG);
     CU_ASSERT_STRING_EQUAL(ctx.message, "--max-template-date: \"March 2010\" is no date like 2021-11-01");
 }
@@ -432,6 +443,7 @@ static void test_hits_come_in_the_order_of_their_program(void)
 static CU_TestInfo tests[] = {
     {"residues_follow_the_alignment_with_its_gaps", test_residues_follow_the_alignment_with_its_gaps},
     {"the_sequence_is_looked_for_in_other_chains", test_the_sequence_is_looked_for_in_other_chains},
+    {"equal_chains_keep_their_own_coordinates", test_equal_chains_keep_their_own_coordinates},
     {"x_stands_for_any_residue", test_x_stands_for_any_residue},
     {"a_part_not_found_in_the_query_goes_where_the_file_says",
      test_a_part_not_found_in_the_query_goes_where_the_file_says},
