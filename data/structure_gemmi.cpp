@@ -268,11 +268,10 @@ int standard_aatype(const std::string &name)
 
 std::vector<Identified> read_identified(const char *data, std::size_t size, bool alphafold_compatible)
 {
-    gemmi::Structure structure = read_pdb_structure(data, size, nullptr);
+    gemmi::Structure structure = read_pdb_structure(data, size, nullptr, false);
     if (alphafold_compatible && structure.models.size() != 1)
         fail("%zu models; AlphaFold takes PDB files of one model only", structure.models.size());
     structure.models.resize(1, gemmi::Model("1"));
-    structure.merge_chain_parts();
     std::vector<Identified> residues, kept;
     std::map<std::string, std::size_t> by_identity;
     for (const gemmi::Chain &chain : structure.models[0].chains)

@@ -251,7 +251,10 @@ Entry read_mmcif(const char *data, std::size_t size, bool alphafold_compatible)
     cif::Document document = read_cif(data, size);
     if (document.blocks.empty())
         fail("no data block in it");
-    cif::Block &block = document.blocks[0];
+    std::size_t first = 0; // with coordinates; a file may begin with other blocks
+    while (first + 1 < document.blocks.size() && document.blocks[first].find_values("_atom_site.Cartn_x").length() == 0)
+        first++;
+    cif::Block &block = document.blocks[document.blocks[first].find_values("_atom_site.Cartn_x").length() > 0 ? first : 0];
     Entry entry;
     read_header(block, entry, alphafold_compatible);
     find_atoms(block);
@@ -260,6 +263,7 @@ Entry read_mmcif(const char *data, std::size_t size, bool alphafold_compatible)
         if (alphafold_compatible)
             fail("no _entity_poly_seq; AlphaFold does not take it");
         gemmi::Structure structure = gemmi::make_structure_from_block(block);
+        structure.merge_chain_parts();
         add_observed_chains(entry, structure);
         return entry;
     }

@@ -73,7 +73,7 @@ int residue_number(const Line &line)
 
 class PdbReader {
 public:
-    explicit PdbReader(std::string *first_date) : first_date_(first_date) {}
+    PdbReader(std::string *first_date, bool split_at_ter) : first_date_(first_date), split_at_ter_(split_at_ter) {}
 
     gemmi::Structure read(const char *data, std::size_t size)
     {
@@ -134,15 +134,28 @@ private:
         std::vector<gemmi::Chain> &chains = structure_.models.back().chains;
         if (chain_ < chains.size() && chains[chain_].name == name)
             return chains[chain_];
-        for (chain_ = 0; chain_ < chains.size() && chains[chain_].name != name; chain_++)
-            ;
         residue_ = SIZE_MAX;
-        if (chain_ == chains.size()) {
-            chains.emplace_back(name);
-            ended_.resize(chains.size());
-            ended_.back() = false;
-        }
-        return chains[chain_];
+        for (chain_ = chains.size(); chain_ > 0; chain_--)
+            if (chains[chain_ - 1].name == name)
+                return chains[--chain_];
+        return new_chain(name);
+    }
+
+    gemmi::Chain &new_chain(const std::string &name)
+    {
+        std::vector<gemmi::Chain> &chains = structure_.models.back().chains;
+        chain_ = chains.size();
+        residue_ = SIZE_MAX;
+        chains.emplace_back(name);
+        ended_.push_back(false);
+        return chains.back();
+    }
+
+    // Protein that goes on behind a TER under the same chain id (often a blank one) is another chain of that id.
+    bool begins_anew(const Line &line) const
+    {
+        const gemmi::ResidueInfo info = gemmi::find_tabulated_residue(line.text(17, 3));
+        return split_at_ter_ && ended_[chain_] && line.at(0) == 'A' && info.is_amino_acid() && info.is_standard();
     }
 
     gemmi::Residue &open_residue(gemmi::Chain &chain, const Line &line)
@@ -152,7 +165,7 @@ private:
         id.name = line.text(17, 3);
         if (residue_ < chain.residues.size() && chain.residues[residue_].matches(id))
             return chain.residues[residue_];
-        const auto known = residues_.emplace(chain.name + '|' + std::string(line.begin + 17, 10), chain.residues.size());
+        const auto known = residues_.emplace(std::to_string(chain_) + '|' + std::string(line.begin + 17, 10), chain.residues.size());
         residue_ = known.first->second;
         if (known.second) {
             chain.residues.emplace_back(id);
@@ -179,7 +192,10 @@ private:
             residue_number(line); /* checked like the others; only the first model is kept */
             return;
         }
-        gemmi::Residue &residue = open_residue(open_chain(line.text(20, 2)), line);
+        gemmi::Chain *chain = &open_chain(line.text(20, 2));
+        if (begins_anew(line))
+            chain = &new_chain(chain->name);
+        gemmi::Residue &residue = open_residue(*chain, line);
         gemmi::Atom atom;
         atom.name = line.text(12, 4);
         atom.altloc = line.at(16) == ' ' ? '\0' : line.at(16);
@@ -195,7 +211,7 @@ private:
         if (structure_.models.size() != 1 || chain_ >= structure_.models[0].chains.size() || ended_[chain_])
             return;
         for (gemmi::Residue &residue : structure_.models[0].chains[chain_].residues)
-            residue.entity_type = gemmi::EntityType::Polymer;
+            residue.entity_type = residue.is_water() ? gemmi::EntityType::Water : gemmi::EntityType::Polymer;
         ended_[chain_] = true;
     }
 
@@ -240,6 +256,7 @@ private:
 
     gemmi::Structure structure_;
     std::string *first_date_;
+    bool split_at_ter_;
     bool model_open_ = false;
     std::size_t chain_ = SIZE_MAX, residue_ = SIZE_MAX; // where the last atom went, in the first model
     std::vector<bool> ended_;                           // by chain: TER was seen
@@ -309,28 +326,33 @@ bool is_amino_acid(const gemmi::Residue &residue)
     return info.is_amino_acid() && !(info.is_standard() && residue.het_flag == 'H');
 }
 
-// Where nothing says what the polymer is (no TER, no entity): its amino acids and the caps at them, moved to the front.
-void find_polymer(gemmi::Chain &chain)
+bool is_polymer(const gemmi::Residue &residue) { return residue.entity_type == gemmi::EntityType::Polymer; }
+
+// Where nothing says what the polymer is (no TER, no entity): its amino acids and the caps at them.
+void classify(std::vector<gemmi::Residue> &residues)
 {
-    std::vector<gemmi::Residue> &residues = chain.residues;
-    for (const gemmi::Residue &residue : residues)
-        if (residue.entity_type == gemmi::EntityType::Polymer)
-            return;
     for (gemmi::Residue &residue : residues)
         residue.entity_type = is_amino_acid(residue)   ? gemmi::EntityType::Polymer
                               : residue.is_water() ? gemmi::EntityType::Water
                                                    : gemmi::EntityType::NonPolymer;
     std::vector<std::size_t> caps;
     for (std::size_t i = 0; i < residues.size(); i++)
-        if (is_cap(residues[i]) && ((i > 0 && residues[i - 1].entity_type == gemmi::EntityType::Polymer) ||
-                                    (i + 1 < residues.size() && residues[i + 1].entity_type == gemmi::EntityType::Polymer)))
+        if (is_cap(residues[i]) &&
+            ((i > 0 && is_polymer(residues[i - 1])) || (i + 1 < residues.size() && is_polymer(residues[i + 1]))))
             caps.push_back(i);
     for (const std::size_t i : caps)
         residues[i].entity_type = gemmi::EntityType::Polymer;
-    std::stable_partition(residues.begin(), residues.end(),
-                          [](const gemmi::Residue &r) { return r.entity_type == gemmi::EntityType::Polymer; });
     for (gemmi::Residue &residue : residues)
         residue.subchain.clear();
+}
+
+// The polymer of a chain, in one piece at its front, as gemmi wants it.
+void find_polymer(gemmi::Chain &chain)
+{
+    std::vector<gemmi::Residue> &residues = chain.residues;
+    if (std::none_of(residues.begin(), residues.end(), is_polymer))
+        classify(residues);
+    std::stable_partition(residues.begin(), residues.end(), is_polymer);
 }
 
 } // namespace
@@ -341,7 +363,6 @@ void add_observed_chains(Entry &entry, gemmi::Structure &structure)
         return;
     entry.num_models = (std::int64_t)structure.models.size();
     structure.models.resize(1, gemmi::Model("1"));
-    structure.merge_chain_parts();
     for (gemmi::Chain &chain : structure.models[0].chains) {
         find_polymer(chain);
         if (gemmi::has_subchains_assigned(chain))
@@ -372,15 +393,15 @@ void add_observed_chains(Entry &entry, gemmi::Structure &structure)
     }
 }
 
-gemmi::Structure read_pdb_structure(const char *data, std::size_t size, std::string *first_date)
+gemmi::Structure read_pdb_structure(const char *data, std::size_t size, std::string *first_date, bool split_at_ter)
 {
-    return PdbReader(first_date).read(data, size);
+    return PdbReader(first_date, split_at_ter).read(data, size);
 }
 
 Entry read_pdb(const char *data, std::size_t size)
 {
     Entry entry;
-    gemmi::Structure structure = read_pdb_structure(data, size, &entry.release_date);
+    gemmi::Structure structure = read_pdb_structure(data, size, &entry.release_date, true);
     const auto id = structure.info.find("_entry.id"), method = structure.info.find("_exptl.method");
     entry.id = id == structure.info.end() ? "" : id->second;
     entry.method = method == structure.info.end() ? "" : method->second;

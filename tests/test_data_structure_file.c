@@ -296,6 +296,27 @@ static void test_pdb_blank_chain_and_odd_numbers(void)
     expect_fault("ATOM      1  N   A\xc3\x85" "A A   1     11.000   2.000   3.000\n", "line 1: ");
 }
 
+static void test_protein_behind_ter_is_another_chain(void)
+{
+    char text[4096];
+    snprintf(text, sizeof text, "%sTER\n%sTER\nHETATM    8  O   HOH A 102      50.000   2.000   3.000  1.00 10.00           O\n", pdb_atoms,
+             pdb_atoms);
+    CU_ASSERT_EQUAL_FATAL(read_options(text, false), FF_OK);
+    CU_ASSERT_EQUAL_FATAL(s.num_chains, 2);
+    CU_ASSERT_STRING_EQUAL(s.chains[0].id, "A");
+    CU_ASSERT_STRING_EQUAL(s.chains[1].id, "A");
+    CU_ASSERT_STRING_EQUAL(s.chains[0].sequence, "AWGM"); /* the water before the TER is none of it */
+    CU_ASSERT_STRING_EQUAL(s.chains[1].sequence, "AWGM");
+}
+
+static void test_first_block_with_coordinates_counts(void)
+{
+    char text[8192];
+    snprintf(text, sizeof text, "data_comp\n_chem_comp.id X\n%s%s", header, "ATOM CA . ARG A 2 1 2 3 1 10 7 X ? 1\n");
+    CU_ASSERT_EQUAL_FATAL(read_options(text, false), FF_OK);
+    CU_ASSERT_STRING_EQUAL(s.entry_id, "1ABC");
+}
+
 static void test_pdb_first_model_counts(void)
 {
     char text[8192];
@@ -406,6 +427,8 @@ static CU_TestInfo tests[] = {
     {"pdb_chains_without_sequence", test_pdb_chains_without_sequence},
     {"pdb_sequence_shows_what_is_missing", test_pdb_sequence_shows_what_is_missing},
     {"pdb_blank_chain_and_odd_numbers", test_pdb_blank_chain_and_odd_numbers},
+    {"protein_behind_ter_is_another_chain", test_protein_behind_ter_is_another_chain},
+    {"first_block_with_coordinates_counts", test_first_block_with_coordinates_counts},
     {"pdb_first_model_counts", test_pdb_first_model_counts},
     {"pdb_damage_is_named_with_its_line", test_pdb_damage_is_named_with_its_line},
     {"mutated_files_are_read_or_refused", test_mutated_files_are_read_or_refused},
