@@ -1,8 +1,9 @@
-# FastFold in C. Targets: all test test-full bench demo install clean format info deps cuda; make help lists them.
+# FastFold in C. Targets: all test test-full fuzz bench demo install clean format info deps cuda; make help lists them.
 #
 #   make                  the library and the programs, in build/
 #   make test ONLY=NAME   one CUnit suite (or a prefix of it)
 #   SAN=1                 AddressSanitizer and UBSan (build-san/)      WERROR=1   warnings are errors
+#   make fuzz COUNT=N     N damaged copies of each file in tests/fuzz for each text reader, sanitized
 #   CUDA=0                no nvcc                                      V=1        show commands
 #
 # A new source file needs no entry: folders are read by wildcard. kernels/cpu/*.c are compiled once per variant.
@@ -86,7 +87,7 @@ MPI_TESTS := $(if $(filter 1,$(HAVE_MPI)),$(if $(wildcard tests/main_mpi_tests.c
 MAINS := $(foreach f,data model train infer,$(wildcard $(f)/main_*.c))
 PROGRAMS := $(BENCH) $(GOLDEN) $(foreach m,$(MAINS),$(BUILD)/bin/fastfold-$(patsubst main_%,%,$(basename $(notdir $(m)))))
 
-.PHONY: all programs test test-full bench demo install clean format info deps cuda help require
+.PHONY: all programs test test-full fuzz bench demo install clean format info deps cuda help require
 .DEFAULT_GOAL := all
 .SECONDARY:
 
@@ -169,6 +170,16 @@ $(BUILD)/bin/mpi_tests: $(patsubst %.c,$(BUILD)/obj/%.o,tests/main_mpi_tests.c $
 	@mkdir -p $(@D); echo "  LD    $@"
 	$(Q)$(CC) $(SANFLAGS) -o $@ $^ $(LIBS)
 
+# every text reader on damaged files; make fuzz builds it with the sanitizers
+FUZZ_SOURCES := tests/fuzz_readers.c $(wildcard core/*.c io/*.c) structure/residue_constants.c \
+  $(addprefix data/,fasta.c msa.c a3m.c stockholm.c stockholm_tools.c hits.c hhr.c hmmsearch.c obsolete.c pdb_write.c) \
+  $(wildcard data/structure_file*.c)
+FUZZ_OBJECTS := $(FUZZ_SOURCES:%.c=$(BUILD)/obj/%.o) \
+  $(if $(filter 1,$(HAVE_GEMMI)),$(patsubst %.cpp,$(BUILD)/obj/%.o,$(wildcard io/*.cpp data/*.cpp)))
+$(BUILD)/bin/fuzz_readers: $(FUZZ_OBJECTS)
+	@mkdir -p $(@D); echo "  LD    $@"
+	$(Q)$(CC) $(SANFLAGS) -o $@ $^ $(LIBS)
+
 # ---- what people call ----
 deps:
 	@sh scripts/deps.sh
@@ -180,11 +191,19 @@ require:
 test test-full: require
 	@$(MAKE) run-$@
 
-.PHONY: run-test run-test-full
-run-test: programs $(TESTS) $(MPI_TESTS) $(CUBINS)
+.PHONY: run-test run-test-full build-fuzz
+run-test: programs $(TESTS) $(MPI_TESTS) $(CUBINS) $(if $(ONLY),,build-fuzz)
 	@BUILD=$(BUILD) SAN=$(SAN) ONLY=$(ONLY) sh tests/run_tests.sh
-run-test-full: programs $(TESTS) $(MPI_TESTS) $(CUBINS)
+run-test-full: programs $(TESTS) $(MPI_TESTS) $(CUBINS) build-fuzz
 	@BUILD=$(BUILD) SAN=$(SAN) FULL=1 sh tests/run_tests.sh
+
+build-fuzz:
+	@$(MAKE) SAN=1 build-san/bin/fuzz_readers || echo "no sanitized fuzz_readers: its step is skipped"
+
+COUNT ?= 20000
+fuzz:
+	@$(MAKE) SAN=1 build-san/bin/fuzz_readers
+	@build-san/bin/fuzz_readers --count $(COUNT) tests/fuzz
 
 bench: programs
 	@$(BUILD)/bin/fastfold-bench
@@ -216,6 +235,6 @@ info:
 	@echo "variants      $(VARIANTS)"
 
 help:
-	@sed -n '1,9p' Makefile | sed 's/^# \{0,1\}//'
+	@sed -n '1,10p' Makefile | sed 's/^# \{0,1\}//'
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)

@@ -127,6 +127,17 @@ if [ -d $shared ] && [ -z "${SAN:-}" ]; then
     fi
 fi
 
+# A reader that crashes, leaks or hangs on a damaged file; make fuzz gives it more of them.
+fuzz_briefly()
+{
+    if [ -x build-san/bin/fuzz_readers ]; then
+        build-san/bin/fuzz_readers --count 1500 tests/fuzz
+    else
+        echo "0 passed, 0 failed, 1 skipped"
+    fi
+}
+step "text readers on damaged files" fuzz_briefly
+
 if [ -d ../shared/data ] && [ -x "$BUILD/bin/fastfold-data" ]; then
     step "sequences, alignments and hits, file by file" sh tests/reader_table.sh "$PWD/$BUILD/bin/fastfold-data" ../shared/data
     step "structure files, as structures.csv has them" sh tests/structure_table.sh "$PWD/$BUILD/bin/fastfold-data" ../shared/data
