@@ -17,7 +17,7 @@
 #include "data/fasta.h"
 #include "data/msa_folder.h"
 #include "data/query_features.h"
-#include "data/search.h"
+#include "data/search_config.h"
 #include "io/name_table.h"
 #include "io/safe_file.h"
 
@@ -30,7 +30,7 @@ typedef struct {
     bool allow_undated, alphafold_compatible, allow_failed_searches;
     const char *databases[FF_NUM_DBS], *programs[FF_NUM_TOOLS];
     double time_limit;
-    const char *cache, *output;
+    const char *cache, *databases_file, *output;
 } features_options;
 
 #define AT(member) offsetof(features_options, member)
@@ -62,6 +62,8 @@ static const ff_option table[] = {
      "prefix of an HH-suite database of templates, for hhsearch"},
     {"pdb-seqres", FF_OPTION_STRING, DB(FF_DB_PDB_SEQRES), NULL, NULL, "Databases",
      "pdb_seqres.txt, for hmmsearch: templates without hhsearch"},
+    {"databases", FF_OPTION_STRING, AT(databases_file), NULL, NULL, "Databases",
+     "file of lines `uniref90 = PATH`, for all options of this group and the next; options given win"},
     {"jackhmmer", FF_OPTION_STRING, TOOL(FF_TOOL_JACKHMMER), NULL, NULL, "Programs",
      "path (default: environment FASTFOLD_JACKHMMER, then PATH; the others likewise)"},
     {"hhblits", FF_OPTION_STRING, TOOL(FF_TOOL_HHBLITS), NULL, NULL, "Programs", "path"},
@@ -85,23 +87,20 @@ static const ff_option table[] = {
      "features.h5; of several records the folder for NAME.h5"},
     FF_OPTION_END};
 
-static bool wants_hits(const features_options *o)
+static int check_usage(ff_ctx *ctx, const features_options *o, const ff_search_options *search,
+                       const ff_arguments *args)
 {
-    return o->hhr != NULL || o->databases[FF_DB_PDB70] != NULL || o->databases[FF_DB_PDB_SEQRES] != NULL;
-}
-
-static int check_usage(ff_ctx *ctx, const features_options *o, const ff_arguments *args)
-{
+    const bool pdb70 = search->databases[FF_DB_PDB70] != NULL, seqres = search->databases[FF_DB_PDB_SEQRES] != NULL;
     if (args->num_positional != 1)
         return ff_command_usage(ctx, "one FASTA file is needed, %d were given; see --help", args->num_positional);
     if (o->output == NULL || *o->output == '\0')
         return ff_command_usage(ctx, "-o FILE is missing: where the features go");
-    if (wants_hits(o) && o->template_dir == NULL)
+    if ((o->hhr != NULL || pdb70 || seqres) && o->template_dir == NULL)
         return ff_command_usage(ctx, "%s needs --template-dir DIR, where the structures of the hits are",
                                 o->hhr != NULL ? "--hhr" : "a template database");
-    if (o->hhr != NULL && (o->databases[FF_DB_PDB70] != NULL || o->databases[FF_DB_PDB_SEQRES] != NULL))
+    if (o->hhr != NULL && (pdb70 || seqres))
         return ff_command_usage(ctx, "--hhr gives template hits, and so does a template database; give one of them");
-    if (o->databases[FF_DB_PDB70] != NULL && o->databases[FF_DB_PDB_SEQRES] != NULL)
+    if (pdb70 && seqres)
         return ff_command_usage(ctx, "--pdb70 and --pdb-seqres both give templates; give one of them");
     return FF_EXIT_DONE;
 }
@@ -354,7 +353,7 @@ static ff_status open_templates(features_run *run, const ff_search_options *sear
     if (o->template_dir == NULL)
         return FF_OK;
     if (ff_search_find_tool(run->ctx, &run->kalign, FF_TOOL_KALIGN, search) != FF_OK) {
-        if (o->programs[FF_TOOL_KALIGN] != NULL)
+        if (search->programs[FF_TOOL_KALIGN] != NULL)
             return run->ctx->status;
         ff_context_clear(run->ctx); /* few hits need it; those that do will say so */
     }
@@ -428,13 +427,19 @@ static int run_features(ff_ctx *ctx, const void *options, const ff_arguments *ar
 {
     const features_options *o = options;
     ff_status status = FF_OK;
-    if (check_usage(ctx, o, args) != FF_EXIT_DONE)
-        return FF_EXIT_USAGE;
     features_run run = {.ctx = ctx, .o = o, .path = args->positional[0]};
+    ff_search_config config = {.databases = {NULL}};
     ff_search_options search = {
         .cache = o->cache, .num_cpus = (int)o->cpus, .time_limit_s = o->time_limit, .cancel = &told_to_end};
     memcpy(search.databases, o->databases, sizeof search.databases);
     memcpy(search.programs, o->programs, sizeof search.programs);
+    if (o->databases_file != NULL)
+        FF_TRY_DONE(ff_search_config_read(ctx, &config, o->databases_file));
+    ff_search_config_apply(&config, &search);
+    if (check_usage(ctx, o, &search, args) != FF_EXIT_DONE) {
+        status = FF_ERR_ARG;
+        goto done;
+    }
     run.wants_search = ff_search_wanted(&search);
     watch_signals();
     FF_TRY_DONE(read_records(&run));
@@ -452,6 +457,7 @@ static int run_features(ff_ctx *ctx, const void *options, const ff_arguments *ar
     FF_TRY_DONE(make_all(&run, &search));
 done:
     destroy_run(&run);
+    ff_search_config_destroy(&config);
     const int exit_status = ff_batch_finish(&run.batch, ctx);
     return status == FF_OK ? exit_status : status == FF_ERR_ARG ? FF_EXIT_USAGE : FF_EXIT_FAILED;
 }
@@ -460,10 +466,8 @@ const ff_command ff_command_features = {
     "features",
     "from a FASTA file to features.h5: alignments and templates, given or searched",
     {"fastfold-data features", "QUERY.fasta -o features.h5 [options]",
-     "Makes the raw features of AlphaFold's data pipeline for every record of QUERY.fasta, of alignments given "
-     "(--msa,\n"
-     "--msa-dir) and of searches in the databases given. With one database only, only that one is searched. --cache "
-     "DIR\n"
+     "Makes the raw features of AlphaFold's data pipeline for every record of QUERY.fasta, of alignments given (--msa,\n"
+     "--msa-dir) and of searches in the databases given. With one database only, only that one is searched. --cache DIR\n"
      "keeps what the searches wrote, so that a run that was stopped goes on where it was.",
      table},
     sizeof(features_options),

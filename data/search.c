@@ -64,6 +64,7 @@ static const ff_search_kind start_order[FF_NUM_SEARCHES] = {
 
 const char *ff_search_db_name(ff_search_db db) { return dbs[db].name; }
 const char *ff_search_tool_name(ff_search_tool tool) { return tools[tool].name; }
+const char *ff_search_tool_option(ff_search_tool tool) { return tools[tool].option; }
 const char *ff_search_kind_name(ff_search_kind kind) { return kinds[kind].name; }
 
 static bool is_wanted(const ff_search_options *o, ff_search_kind kind)

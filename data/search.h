@@ -88,9 +88,11 @@ typedef struct {
 
 typedef struct ff_search ff_search;
 
-/** Name of a database ("uniref90", its option is --uniref90), a tool ("jackhmmer") or a search ("mgnify"). */
+/** Name of a database ("uniref90", its option is --uniref90), a tool ("jackhmmer", the option of MMseqs2 is
+ * "mmseqs-program") or a search ("mgnify"). */
 const char *ff_search_db_name(ff_search_db db);
 const char *ff_search_tool_name(ff_search_tool tool);
+const char *ff_search_tool_option(ff_search_tool tool);
 const char *ff_search_kind_name(ff_search_kind kind);
 
 /**

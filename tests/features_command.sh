@@ -124,7 +124,9 @@ tool hang 'echo waiting for ever >&2; sleep 300 & echo $! >child; wait'
 expect 0 "2 MSA rows of 1 files" one.fasta --uniref90 db.fasta --jackhmmer ./good -o one.h5
 expect 0 "jackhmmer uniref90 of one: 0." one.fasta --uniref90 db.fasta --jackhmmer ./good --cache cache -o one.h5
 expect 0 "jackhmmer uniref90 of one: from the cache" one.fasta --uniref90 db.fasta --jackhmmer ./good --cache cache -o one.h5
-name="two calls in three runs" && [ "$(wc -l <calls)" -eq 2 ]
+printf 'uniref90 = db.fasta\njackhmmer = ./good\n' >site.conf
+expect 0 "uniref90 of one: from the cache" one.fasta --databases site.conf --cache cache -o one.h5
+name="two calls in four runs" && [ "$(wc -l <calls)" -eq 2 ]
 result $? "$(wc -l <calls) calls"
 expect 1 "ended by signal 11 (Segmentation fault)" one.fasta --uniref90 db.fasta --jackhmmer ./crash -o crash.h5
 expect 1 "Fatal exception: no luck" one.fasta --uniref90 db.fasta --jackhmmer ./crash -o crash.h5

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "data/search.h"
+#include "data/search_config.h"
 #include "data/search_database.h"
 
 static ff_ctx ctx;
@@ -293,6 +293,35 @@ static void test_tools_get_the_flags_of_alphafold(void)
     CU_ASSERT_EQUAL(run_one(), FF_ERR_ARG);
 }
 
+static void test_a_file_names_databases_and_programs(void)
+{
+    ff_search_config config;
+    ff_search_options o = {.databases = {[FF_DB_MGNIFY] = "given"}};
+    put("site.conf", "# a site\n\nuniref90 = /data/u.fasta  # comment\n mgnify=/data/m.fasta\nmmseqs =db/mm\r\n"
+                     "mmseqs-program = mmseqs\nkalign = bin/kalign\n");
+    CU_ASSERT_EQUAL_FATAL(ff_search_config_read(&ctx, &config, in_folder("site.conf")), FF_OK);
+    ff_search_config_apply(&config, &o);
+    CU_ASSERT_STRING_EQUAL(o.databases[FF_DB_UNIREF90], "/data/u.fasta");
+    CU_ASSERT_STRING_EQUAL(o.databases[FF_DB_MGNIFY], "given");
+    CU_ASSERT_STRING_EQUAL(o.databases[FF_DB_MMSEQS], in_folder("db/mm"));
+    CU_ASSERT_STRING_EQUAL(o.programs[FF_TOOL_MMSEQS], "mmseqs");
+    CU_ASSERT_STRING_EQUAL(o.programs[FF_TOOL_KALIGN], in_folder("bin/kalign"));
+    CU_ASSERT_PTR_NULL(o.databases[FF_DB_BFD]);
+    ff_search_config_destroy(&config);
+    static const char *const bad[][2] = {
+        {"uniref90 /data\n", "site.conf:1: \"uniref90 /data\" is not `name = path`"},
+        {"\nuniref99 = /data\n", "site.conf:2: \"uniref99\" is no database or program"},
+        {"bfd = a\nbfd = b\n", "site.conf:2: bfd was given before"},
+        {"bfd = # none\n", "site.conf:1: bfd has no path"},
+        {"= x\n", "is not `name = path`"}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        put("site.conf", bad[i][0]);
+        CU_ASSERT_EQUAL(ff_search_config_read(&ctx, &config, in_folder("site.conf")), FF_ERR_FORMAT);
+        CU_ASSERT(has(ctx.message, bad[i][1]));
+        ff_context_clear(&ctx);
+    }
+}
+
 /* ---- the cache ---- */
 
 static void test_a_rerun_starts_where_it_stopped(void)
@@ -425,6 +454,7 @@ static CU_TestInfo tests[] = {
     {"only_one_database_is_enough_and_a_missing_program_is_named",
      test_only_one_database_is_enough_and_a_missing_program_is_named},
     {"tools_get_the_flags_of_alphafold", test_tools_get_the_flags_of_alphafold},
+    {"a_file_names_databases_and_programs", test_a_file_names_databases_and_programs},
     {"a_rerun_starts_where_it_stopped", test_a_rerun_starts_where_it_stopped},
     {"equal_sequences_are_searched_once", test_equal_sequences_are_searched_once},
     {"nothing_temporary_is_left", test_nothing_temporary_is_left},
