@@ -5,7 +5,8 @@
  *   2. finding a name, and the nearest one
  *   3. the command line
  *   4. help and version
- *   5. what differs from the defaults */
+ *   5. what differs from the defaults
+ *   6. INI files */
 #include "core/options.h"
 
 #include <assert.h>
@@ -331,8 +332,14 @@ static ff_status read_option(ff_ctx *ctx, const ff_program *program, void *value
 ff_status ff_options_parse(ff_ctx *ctx, const ff_program *program, void *values, int argc, char **argv,
                            ff_arguments *args)
 {
-    *args = (ff_arguments){.positional = argv + (argc > 0)};
     ff_options_set_defaults(program, values);
+    return ff_options_parse_over(ctx, program, values, argc, argv, args);
+}
+
+ff_status ff_options_parse_over(ff_ctx *ctx, const ff_program *program, void *values, int argc, char **argv,
+                                ff_arguments *args)
+{
+    *args = (ff_arguments){.positional = argv + (argc > 0)};
     for (int i = 1; i < argc;) {
         char *argument = argv[i];
         int used = 1;
@@ -443,7 +450,11 @@ static int format_value(const ff_option *option, const option_value *value, char
     case FF_OPTION_FLAG: return snprintf(text, size, "%s", value->flag ? "true" : "false");
     case FF_OPTION_STRING: return snprintf(text, size, "%s", value->string != NULL ? value->string : "");
     case FF_OPTION_LIST: return format_list(value->list, text, size);
-    case FF_OPTION_DOUBLE: return snprintf(text, size, "%.10g", value->real);
+    case FF_OPTION_DOUBLE: { /* as short as reads back the same */
+        char shortest[32];
+        snprintf(shortest, sizeof shortest, "%.10g", value->real);
+        return snprintf(text, size, strtod(shortest, NULL) == value->real ? "%.10g" : "%.17g", value->real);
+    }
     case FF_OPTION_INT64:
     case FF_OPTION_BYTES: return snprintf(text, size, "%" PRId64, value->integer);
     case FF_OPTION_ENUM: {
@@ -472,4 +483,74 @@ size_t ff_options_format_changed(const ff_program *program, const void *values, 
         length += (size_t)format_value(option, &value, at, at != NULL ? size - length : 0);
     }
     return length;
+}
+
+/* ---- 6. INI files ---- */
+
+/* The text without blanks at its ends. */
+static char *trim(char *text)
+{
+    text += strspn(text, " \t\r");
+    size_t length = strlen(text);
+    while (length > 0 && strchr(" \t\r", text[length - 1]) != NULL)
+        text[--length] = '\0';
+    return text;
+}
+
+/* One line, cut up; the message of a failure has no place yet. */
+static ff_status read_ini_line(ff_ctx *ctx, const ff_program *program, void *values, char *line)
+{
+    char *equals = strchr(line, '=');
+    if (*line == '\0' || *line == '#' || *line == ';' || *line == '[')
+        return FF_OK;
+    if (equals == NULL)
+        return FF_FAIL(ctx, FF_ERR_ARG, "\"%.60s\" is not `name = value`", line);
+    *equals = '\0';
+    const char *name = trim(line), *text = trim(equals + 1);
+    const ff_option *option = find_option(program->table, name, strlen(name));
+    if (option == NULL)
+        return fail_unknown(ctx, program, name);
+    if (*text != '\0')
+        return set_value(ctx, option, values, text);
+    const option_value standard = default_value(option);
+    store(option, values, &standard);
+    return FF_OK;
+}
+
+ff_status ff_options_read_ini(ff_ctx *ctx, const ff_program *program, void *values, char *text, const char *path)
+{
+    for (int number = 1; text != NULL; number++) {
+        char *end = strchr(text, '\n');
+        if (end != NULL)
+            *end++ = '\0';
+        const ff_status status = read_ini_line(ctx, program, values, trim(text));
+        if (status != FF_OK) {
+            char message[FF_MESSAGE_BYTES];
+            snprintf(message, sizeof message, "%s", ctx->message);
+            ff_context_clear(ctx);
+            return FF_FAIL(ctx, status, "%s:%d: %s", path, number, message);
+        }
+        text = end;
+    }
+    return FF_OK;
+}
+
+void ff_options_write_ini(const ff_program *program, const void *values, FILE *file)
+{
+    const char *group = "";
+    for (const ff_option *option = program->table; option->name != NULL; option++) {
+        const option_value value = load(option, values);
+        const char *own_group = option->group != NULL ? option->group : "Options";
+        char text[4096];
+        if (strcmp(group, own_group) != 0)
+            fprintf(file, "%s[%s]\n", *group == '\0' ? "" : "\n", own_group);
+        group = own_group;
+        if (option->type == FF_OPTION_LIST) {
+            for (int i = 0; i < value.list->count; i++)
+                fprintf(file, "%s = %s\n", option->name, value.list->items[i]);
+            continue;
+        }
+        format_value(option, &value, text, sizeof text);
+        fprintf(file, "%s = %s\n", option->name, text);
+    }
 }

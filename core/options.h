@@ -94,6 +94,22 @@ void ff_options_set_defaults(const ff_program *program, void *values);
 ff_status ff_options_parse(ff_ctx *ctx, const ff_program *program, void *values, int argc, char **argv,
                            ff_arguments *args);
 
+/** The same on top of the values there are: defaults, or what a file said. */
+ff_status ff_options_parse_over(ff_ctx *ctx, const ff_program *program, void *values, int argc, char **argv,
+                                ff_arguments *args);
+
+/**
+ * Read options from the text of an INI file: `name = value` a line, blank lines, `[headings]` and comments that begin with `#` or
+ * `;`. Values are as on the command line; an empty one means the default.
+ *
+ * @param text  is cut up, and must outlive the values: strings point into it
+ * @param path  for messages
+ * @return FF_ERR_ARG with file and line
+ */
+ff_status ff_options_read_ini(ff_ctx *ctx, const ff_program *program, void *values, char *text, const char *path);
+/** Write every option so that ff_options_read_ini gives the same values, by groups as headings. */
+void ff_options_write_ini(const ff_program *program, const void *values, FILE *file);
+
 /** Usage, the text about the program, and every option by group with type, range and default. */
 void ff_options_print_help(const ff_program *program, FILE *file);
 
