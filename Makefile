@@ -111,12 +111,17 @@ $(BUILD)/obj/kernels/cpu/%.$(1).o: kernels/cpu/%.c Makefile $(BUILD)/config.mk
 endef
 $(foreach v,$(VARIANTS),$(eval $(call kernel_rule,$(v))))
 
-# the page of the report as a C string
-$(BUILD)/report_page.inc: infer/report_page.html Makefile
+# HTML pages as C strings
+PAGES := infer/report_page train/training_page
+$(BUILD)/%.inc: Makefile
 	@mkdir -p $(@D)
-	$(Q)sed 's/[\\"?]/\\&/g; s/^/"/; s/$$/\\n"/' $< >$@
-$(BUILD)/obj/infer/report_page.o: $(BUILD)/report_page.inc
-$(BUILD)/obj/infer/report_page.o: CFLAGS += -I$(BUILD)
+	$(Q)sed 's/[\\"?]/\\&/g; s/^/"/; s/$$/\\n"/' $(filter %.html,$^) >$@
+define page_rule
+$(BUILD)/$(notdir $(1)).inc: $(1).html
+$(BUILD)/obj/$(1).o: $(BUILD)/$(notdir $(1)).inc
+$(BUILD)/obj/$(1).o: CFLAGS += -I$(BUILD)
+endef
+$(foreach p,$(PAGES),$(eval $(call page_rule,$(p))))
 
 $(BUILD)/obj/%.emu.o: %.cu $(BUILD)/config.mk Makefile
 	@mkdir -p $(@D); echo "  EMU   $<"

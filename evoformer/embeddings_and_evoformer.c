@@ -151,6 +151,19 @@ static void extra_msa_stack(ff_ctx *ctx, const ff_evoformer *w, const ff_evoform
     ff_tensor_release(extra);
 }
 
+/* The last blocks, which the backward pass needs first, may keep more than their inputs. */
+static void evoformer_stack(ff_ctx *ctx, const ff_evoformer *w, ff_tensor **msa, ff_tensor **pair, ff_tensor *msa_mask,
+                            ff_tensor *mask_2d)
+{
+    const int64_t num_block = w->config.evoformer_num_block, wanted = w->config.num_plain_block;
+    const int64_t num_plain = !w->config.checkpoint ? 0 : wanted < num_block ? wanted : num_block;
+    const int64_t first = num_block - num_plain;
+    if (first > 0)
+        ff_block_stack_forward(ctx, w->evoformer, first, w->config.checkpoint, msa, pair, msa_mask, mask_2d);
+    if (num_plain > 0)
+        ff_block_stack_forward(ctx, w->evoformer + first, num_plain, false, msa, pair, msa_mask, mask_2d);
+}
+
 static bool has_templates(const ff_evoformer *w, const ff_evoformer_features *f)
 {
     return w->config.template_enabled && f->num_templ > 0;
@@ -200,7 +213,7 @@ ff_status ff_evoformer_forward(ff_ctx *ctx, const ff_evoformer *w, const ff_evof
         append_torsion_rows(ctx, w, f, &msa, &msa_mask);
     const int64_t num_rows = msa == NULL ? 0 : msa->shape[0];
     msa = sharded(ctx, msa);
-    ff_block_stack_forward(ctx, w->evoformer, w->config.evoformer_num_block, checkpoint, &msa, &pair, msa_mask, mask_2d);
+    evoformer_stack(ctx, w, &msa, &pair, msa_mask, mask_2d);
     msa = gathered(ctx, msa, num_rows);
     pair = gathered(ctx, pair, f->num_res);
     finish(ctx, w, f, msa, pair, out);

@@ -18,7 +18,8 @@ typedef struct {
     int64_t c_s;
     bool template_enabled, embed_torsion_angles;
     ff_template_config templates;
-    bool checkpoint; /* keep only the inputs of each block for the backward pass */
+    bool checkpoint;          /* keep only the inputs of each block for the backward pass */
+    int64_t num_plain_block;  /* with checkpoint: the last Evoformer blocks that keep everything all the same */
 } ff_evoformer_config;
 
 /** AlphaFold's published sizes: monomer `model_1` to `model_5` by number; 1 and 2 have templates. FF_ERR_ARG otherwise. */

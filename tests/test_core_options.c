@@ -273,7 +273,70 @@ static void test_version_is_one_line(void)
     CU_ASSERT_STRING_EQUAL(text, "fastfold-demo " FF_VERSION "\n");
 }
 
+/* Read an INI text over the defaults. */
+static ff_status read_ini(const char *given)
+{
+    static char text[512];
+    ff_context_init(&ctx);
+    ff_options_set_defaults(&program, &values);
+    snprintf(text, sizeof text, "%s", given);
+    return ff_options_read_ini(&ctx, &program, &values, text, "run.ini");
+}
+
+static void test_ini_files_are_read(void)
+{
+    CU_ASSERT_EQUAL(read_ini("# all\r\n[Model]\n num-recycle = 5\r\ndtype=f32\n; more\n\njson = on\n"
+                             "output = a b = c\ninput = x\ninput = y\ndropout ="), FF_OK);
+    CU_ASSERT_EQUAL(values.num_recycle, 5);
+    CU_ASSERT_EQUAL(values.dtype, 0);
+    CU_ASSERT_TRUE(values.json);
+    CU_ASSERT_EQUAL(values.dropout, 0.25);
+    CU_ASSERT_STRING_EQUAL(values.output, "a b = c");
+    CU_ASSERT_EQUAL(values.inputs.count, 2);
+    char *over[] = {"fastfold-demo", "--num-recycle", "6"};
+    CU_ASSERT_EQUAL(ff_options_parse_over(&ctx, &program, &values, 3, over, &args), FF_OK);
+    CU_ASSERT_EQUAL(values.num_recycle, 6);
+    CU_ASSERT_EQUAL(values.dtype, 0);
+}
+
+static void check_ini_refused(const char *text, const char *message)
+{
+    CU_ASSERT_EQUAL(read_ini(text), FF_ERR_ARG);
+    CU_ASSERT_STRING_EQUAL(ctx.message, message);
+}
+
+static void test_faults_of_ini_files_come_with_their_line(void)
+{
+    check_ini_refused("\njson\n", "run.ini:2: \"json\" is not `name = value`");
+    check_ini_refused("num-recycle = 21", "run.ini:1: --num-recycle: 21 is outside the range 0..20");
+    check_ini_refused("a = 1", "run.ini:1: unknown option a; --help lists all options");
+    check_ini_refused("json = on\n[x]\nnum-recycl = 1", "run.ini:3: unknown option num-recycl; did you mean --num-recycle?");
+}
+
+static void test_written_ini_files_read_back(void)
+{
+    char text[2048] = "";
+    options before;
+    CU_ASSERT_EQUAL(parse("--dropout 0.1234567890123456789 --memory 3M --json --input a --input b --dtype f3 --no-templates"), FF_OK);
+    before = values;
+    FILE *file = fmemopen(text, sizeof text, "w");
+    CU_ASSERT_PTR_NOT_NULL_FATAL(file);
+    ff_options_write_ini(&program, &values, file);
+    fclose(file);
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "\n[Machine]\nmemory = 3145728\n"));
+    CU_ASSERT_EQUAL(read_ini(text), FF_OK);
+    CU_ASSERT_EQUAL(values.dropout, before.dropout);
+    CU_ASSERT_EQUAL(values.memory, before.memory);
+    CU_ASSERT_EQUAL(values.dtype, 2);
+    CU_ASSERT_FALSE(values.templates);
+    CU_ASSERT_EQUAL(values.inputs.count, 2);
+    CU_ASSERT_PTR_NULL(values.weights);
+}
+
 static CU_TestInfo tests[] = {
+    {"ini_files_are_read", test_ini_files_are_read},
+    {"faults_of_ini_files_come_with_their_line", test_faults_of_ini_files_come_with_their_line},
+    {"written_ini_files_read_back", test_written_ini_files_read_back},
     {"a_list_keeps_every_value_and_one_letter_takes_one_dash", test_a_list_keeps_every_value_and_one_letter_takes_one_dash},
     {"defaults_are_set", test_defaults_are_set},
     {"every_type_is_read_both_ways", test_every_type_is_read_both_ways},

@@ -191,6 +191,7 @@ static void take_overfit(ff_train_options *o)
     take_number(&o->violation_weight, 1);
     take_number(&o->mask_fraction, 0);
     take_number(&o->ema_decay, 0.99);
+    take_number(&o->clamp_prob, 0); /* clamped, a chain that lies all in one place has no gradient */
     o->dropout = o->dropout == 0 ? 2 : o->dropout;
 }
 

@@ -57,14 +57,13 @@ static ff_loss_weights step_weights(const ff_trainer *t)
     return weights;
 }
 
-/* parts += added, member by member: all are doubles. */
-static void add_parts(ff_loss_parts *parts, const ff_loss_parts *added, double factor)
+void ff_trainer_add_parts(ff_loss_parts *sum, const ff_loss_parts *parts, double factor)
 {
-    double *sum = (double *)parts;
-    const double *x = (const double *)added;
-    _Static_assert(sizeof *parts % sizeof *sum == 0, "parts of a loss are doubles");
-    for (size_t i = 0; i < sizeof *parts / sizeof *sum; i++)
-        sum[i] += factor * x[i];
+    double *to = (double *)sum; /* all members are doubles */
+    const double *x = (const double *)parts;
+    _Static_assert(sizeof *parts % sizeof *to == 0, "parts of a loss are doubles");
+    for (size_t i = 0; i < sizeof *parts / sizeof *to; i++)
+        to[i] += factor * x[i];
 }
 
 ff_status ff_trainer_gradient(ff_ctx *ctx, ff_trainer *t, const ff_array_set *batch, int64_t draw, ff_trainer_report *report)
@@ -89,7 +88,7 @@ ff_status ff_trainer_gradient(ff_ctx *ctx, ff_trainer *t, const ff_array_set *ba
     report->forward_s += middle - begin;
     report->backward_s += now_s() - middle;
     report->num_res += (double)n;
-    add_parts(&report->parts, &parts, 1);
+    ff_trainer_add_parts(&report->parts, &parts, 1);
 done:
     ff_tape_destroy(ctx);
     ff_model_output_release(&out);
@@ -193,7 +192,7 @@ ff_status ff_trainer_step(ff_ctx *ctx, ff_trainer *t, ff_samples *samples, const
     }
     const ff_loss_parts sum = report->parts;
     memset(&report->parts, 0, sizeof report->parts);
-    add_parts(&report->parts, &sum, 1.0 / (double)(report->num_samples > 0 ? report->num_samples : 1));
+    ff_trainer_add_parts(&report->parts, &sum, 1.0 / (double)(report->num_samples > 0 ? report->num_samples : 1));
     report->skipped = report->skipped || report->num_samples == 0 || !update(t, report);
     const ff_status status = end_step(ctx, t, fault, report);
     report->total_s = now_s() - begin;

@@ -65,9 +65,12 @@ typedef struct {
 ff_status ff_trainer_step(ff_ctx *ctx, ff_trainer *trainer, ff_samples *samples, const ff_samples_options *options,
                           ff_trainer_report *report);
 
-/** Forward pass and loss of a batch, backward when `report` is a training step's; gradients are added to the model's. */
+/** Forward pass, loss and backward pass of one sample: gradients are added to the model's, parts and times to the report. */
 ff_status ff_trainer_gradient(ff_ctx *ctx, ff_trainer *trainer, const ff_array_set *batch, int64_t draw,
                               ff_trainer_report *report);
+
+/** sum += factor * parts, member by member. */
+void ff_trainer_add_parts(ff_loss_parts *sum, const ff_loss_parts *parts, double factor);
 
 /** Exchange the weights and their average; twice = nothing. */
 void ff_trainer_swap_average(ff_trainer *trainer);
