@@ -21,7 +21,7 @@ typedef enum { BENCH_INFERENCE = 0, BENCH_FORWARD, BENCH_BACKWARD, BENCH_BOTH } 
 
 typedef struct {
     int64_t num_seq, num_res, num_extra, num_templ;
-    int64_t blocks;
+    int64_t blocks;   /* of a stack or model; 0 = all of a model */
     bool keep_inputs; /* tape nodes keep their inputs only */
     bool checkpoint;  /* each block of a stack is a checkpointed region */
 } bench_sizes;
@@ -57,8 +57,9 @@ struct bench_op {
     void (*tear_down)(bench_run *run);
 };
 
-extern const bench_op bench_module_ops[], bench_primitive_ops[], bench_attention_ops[], bench_update_ops[];
-extern const int bench_num_module_ops, bench_num_primitive_ops, bench_num_attention_ops, bench_num_update_ops;
+extern const bench_op bench_module_ops[], bench_primitive_ops[], bench_attention_ops[], bench_update_ops[], bench_model_ops[];
+extern const int bench_num_module_ops, bench_num_primitive_ops, bench_num_attention_ops, bench_num_update_ops,
+    bench_num_model_ops;
 
 /* ---- measuring ---- */
 

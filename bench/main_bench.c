@@ -31,7 +31,8 @@ static const ff_option option_table[] = {
     {"num-res", FF_OPTION_INT64, offsetof(bench_options, num_res), "256", "1..", "Sizes", "residues R"},
     {"num-extra", FF_OPTION_INT64, offsetof(bench_options, num_extra), "1024", "1..", "Sizes", "extra MSA rows E"},
     {"num-templ", FF_OPTION_INT64, offsetof(bench_options, num_templ), "4", "1..", "Sizes", "templates T"},
-    {"blocks", FF_OPTION_INT64, offsetof(bench_options, blocks), "8", "1..", "Sizes", "blocks of a stack"},
+    {"blocks", FF_OPTION_INT64, offsetof(bench_options, blocks), "0", "0..", "Sizes",
+     "blocks of a stack or model; 0 = 8 of a stack, all of a model"},
     {"pass", FF_OPTION_ENUM, offsetof(bench_options, pass), "each", "inference|forward|backward|both|each", "What",
      "inference: no tape, in place; forward: with tape; backward: without its forward; both: forward and backward"},
     {"keep", FF_OPTION_ENUM, offsetof(bench_options, keep), "all", "inputs|all", "What",
@@ -57,7 +58,7 @@ static const ff_option option_table[] = {
 static const ff_program program = {
     "fastfold-bench", "[list | OP...] [options]",
     "Measures kernels, modules, blocks and stacks of the Evoformer, and this machine's GEMM and memory peaks in between.\n"
-    "Without OP: evoformer_block. `kernels` and `modules` stand for all of them.",
+    "Without OP: evoformer_block. `kernels`, `modules` and `models` stand for all of them.",
     option_table};
 
 /* GEMM runs that differ by more than this say that the machine is busy: fractions of the peak are then worth little. */
@@ -74,6 +75,7 @@ typedef struct {
 } op_group;
 
 static const op_group groups[] = {{"modules", bench_module_ops, &bench_num_module_ops},
+                                  {"models", bench_model_ops, &bench_num_model_ops},
                                   {"kernels", bench_primitive_ops, &bench_num_primitive_ops},
                                   {"kernels", bench_attention_ops, &bench_num_attention_ops},
                                   {"kernels", bench_update_ops, &bench_num_update_ops}};
@@ -169,11 +171,17 @@ static void print_row(const bench_run *run, const bench_result *r)
 
 static bool has_backward(const bench_op *op) { return op->backward != NULL; }
 
+static int64_t num_blocks(const bench_options *o, const bench_op *op)
+{
+    const bool model = op >= bench_model_ops && op < bench_model_ops + bench_num_model_ops;
+    return o->blocks > 0 || model ? o->blocks : 8;
+}
+
 static ff_status run_pass(ff_ctx *ctx, const bench_options *o, const bench_op *op, bench_pass pass)
 {
     bench_run run = {.ctx = ctx, .k = ctx->kernels, .op = op, .pass = pass,
                      .sizes = {.num_seq = o->num_seq, .num_res = o->num_res, .num_extra = o->num_extra,
-                               .num_templ = o->num_templ, .blocks = o->blocks, .keep_inputs = o->keep == KEEP_INPUTS,
+                               .num_templ = o->num_templ, .blocks = num_blocks(o, op), .keep_inputs = o->keep == KEEP_INPUTS,
                                .checkpoint = o->checkpoint}};
     if (o->plan) {
         if (!o->json)
