@@ -20,7 +20,8 @@ static size_t lower(char to[NAME_BYTES], const char *from, size_t length)
 }
 
 /* Add a name; `there` is its number when it was in the list, else -1. */
-static ff_status add(ff_ctx *ctx, ff_chain_list *list, const char *name, size_t length, int64_t number, int64_t *there)
+static ff_status add(ff_ctx *ctx, ff_chain_list *list, const char *name, size_t length, int64_t number,
+                     int64_t *there)
 {
     char key[NAME_BYTES];
     int64_t index;
@@ -52,7 +53,8 @@ static const char *next_word(const char **at, size_t *length)
     return *length > 0 ? word : NULL;
 }
 
-static ff_status read_line(ff_ctx *ctx, ff_chain_list *list, const ff_text_line *line, const char *path, bool clusters)
+static ff_status read_line(ff_ctx *ctx, ff_chain_list *list, const ff_text_line *line, const char *path,
+                           bool clusters)
 {
     const char *at = line->text;
     size_t length;
@@ -64,8 +66,8 @@ static ff_status read_line(ff_ctx *ctx, ff_chain_list *list, const ff_text_line 
         const int64_t number = clusters ? list->clusters.count - 1 : line->number;
         FF_TRY(add(ctx, list, word, length, number, &there));
         if (clusters && there >= 0 && there != number)
-            return FF_FAIL(ctx, FF_ERR_FORMAT, "%s:%lld: %.*s is in the cluster of %s already", path, (long long)line->number,
-                           (int)length, word, ff_text_list_get(&list->clusters, there));
+            return FF_FAIL(ctx, FF_ERR_FORMAT, "%s:%lld: %.*s is in the cluster of %s already", path,
+                           (long long)line->number, (int)length, word, ff_text_list_get(&list->clusters, there));
     }
     return FF_OK;
 }
@@ -88,9 +90,15 @@ done:
     return status;
 }
 
-ff_status ff_chain_list_read(ff_ctx *ctx, ff_chain_list *list, const char *path) { return read_list(ctx, list, path, false); }
+ff_status ff_chain_list_read(ff_ctx *ctx, ff_chain_list *list, const char *path)
+{
+    return read_list(ctx, list, path, false);
+}
 
-ff_status ff_cluster_list_read(ff_ctx *ctx, ff_chain_list *list, const char *path) { return read_list(ctx, list, path, true); }
+ff_status ff_cluster_list_read(ff_ctx *ctx, ff_chain_list *list, const char *path)
+{
+    return read_list(ctx, list, path, true);
+}
 
 void ff_chain_list_destroy(ff_chain_list *list)
 {

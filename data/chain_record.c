@@ -40,7 +40,8 @@ const char *ff_chain_file_id(char id[FF_RECORD_NAME_BYTES], const char *path)
 
 const char *ff_chain_record_name(char name[FF_RECORD_NAME_BYTES], const char *file_id, const char *chain_id)
 {
-    snprintf(name, FF_RECORD_NAME_BYTES, chain_id[0] == '\0' ? "%.*s" : "%.*s_%.14s", FF_RECORD_NAME_BYTES - 16, file_id, chain_id);
+    snprintf(name, FF_RECORD_NAME_BYTES, chain_id[0] == '\0' ? "%.*s" : "%.*s_%.14s", FF_RECORD_NAME_BYTES - 16,
+             file_id, chain_id);
     return name;
 }
 
@@ -158,7 +159,8 @@ static ff_status read_files(ff_ctx *ctx, const ff_chain_alignments *a, const ff_
         const char *path = ff_text_list_get(&files->msas, i);
         msas[i] = (ff_query_msa){.path = path, .max_seq = ff_msa_file_max_seq(path)};
     }
-    const ff_query_input input = {.description = name, .sequence = sequence, .msas = msas, .num_msas = files->msas.count};
+    const ff_query_input input = {
+        .description = name, .sequence = sequence, .msas = msas, .num_msas = files->msas.count};
     ff_array_set_init(&all);
     ff_status status = ff_query_features(ctx, &all, &input, &counts);
     if (status == FF_OK)
@@ -177,8 +179,9 @@ static ff_status remember(ff_ctx *ctx, ff_chain_alignments *a, const ff_structur
     return added ? ff_text_list_add(ctx, &a->of_sequence, name, strlen(name)) : FF_OK;
 }
 
-ff_status ff_chain_alignment_read(ff_ctx *ctx, ff_chain_alignments *a, const char *name, const char *file_id, const char *entry_id,
-                                  const ff_structure_chain *chain, ff_array_set *features, bool *found)
+ff_status ff_chain_alignment_read(ff_ctx *ctx, ff_chain_alignments *a, const char *name, const char *file_id,
+                                  const char *entry_id, const ff_structure_chain *chain, ff_array_set *features,
+                                  bool *found)
 {
     enum { NUM_FORMS = 5 };
     char forms[NUM_FORMS][FF_RECORD_NAME_BYTES] = {{0}};

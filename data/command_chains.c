@@ -35,15 +35,19 @@ static const ff_option table[] = {
      "file with names FILEID_CHAIN, in any case: only these"},
     {"max-release-date", FF_OPTION_STRING, AT(max_release_date), NULL, NULL, "Chains",
      "leave out entries released later, YYYY-MM-DD, and undated ones"},
-    {"allow-undated", FF_OPTION_FLAG, AT(allow_undated), NULL, NULL, "Chains", "entries without a release date pass that"},
-    {"alphafold-compatible", FF_OPTION_FLAG, AT(alphafold_compatible), NULL, NULL, "Chains", "refuse mmCIF files AlphaFold refuses"},
+    {"allow-undated", FF_OPTION_FLAG, AT(allow_undated), NULL, NULL, "Chains",
+     "entries without a release date pass that"},
+    {"alphafold-compatible", FF_OPTION_FLAG, AT(alphafold_compatible), NULL, NULL, "Chains",
+     "refuse mmCIF files AlphaFold refuses"},
     {"msa-dir", FF_OPTION_STRING, AT(msa_dir), NULL, NULL, "Alignments",
      "folder with NAME/*.a3m, *.sto or NAME.a3m ... for chains; without one a chain stands alone"},
     {"max-msa", FF_OPTION_INT64, AT(max_msa), "0", "0..", "Alignments", "most rows kept of an alignment, 0 = all"},
-    {"clusters", FF_OPTION_STRING, AT(clusters), NULL, NULL, "Record", "file with one cluster a line, names separated by blanks"},
+    {"clusters", FF_OPTION_STRING, AT(clusters), NULL, NULL, "Record",
+     "file with one cluster a line, names separated by blanks"},
     {"assume-resolution", FF_OPTION_DOUBLE, AT(assume_resolution), "0", "0..", "Record",
      "Å, for entries that tell none, so that they train the confidence heads; 0 = leave unknown"},
-    {"distillation", FF_OPTION_FLAG, AT(distillation), NULL, NULL, "Record", "mark the chains as predicted, for self-distillation"},
+    {"distillation", FF_OPTION_FLAG, AT(distillation), NULL, NULL, "Record",
+     "mark the chains as predicted, for self-distillation"},
     {"append", FF_OPTION_FLAG, AT(append), NULL, NULL, "Output", "extend the data set that is there"},
     {"o", FF_OPTION_STRING, AT(output), NULL, NULL, "Output", "the data set"},
     FF_OPTION_END};
@@ -122,7 +126,9 @@ static ff_status collect_files(chains_run *run, const ff_arguments *args)
         }
         status = list_folder(run->ctx, &list, path, 0);
         if (status == FF_OK && list.count == 0)
-            status = FF_FAIL(run->ctx, FF_ERR_IO, "%s: no structure file in this folder (.cif, .mmcif, .pdb or .ent, also with .gz)", path);
+            status =
+                FF_FAIL(run->ctx, FF_ERR_IO,
+                        "%s: no structure file in this folder (.cif, .mmcif, .pdb or .ent, also with .gz)", path);
         if (list.count > 0)
             qsort(list.paths, (size_t)list.count, sizeof *list.paths, compare_paths);
         for (int64_t k = 0; k < list.count; k++) {
@@ -144,7 +150,8 @@ typedef struct {
     const ff_structure_chain *chain;
 } chain_source;
 
-static ff_status write_chain(chains_run *run, const chain_source *source, const ff_array_set *features, int32_t *index)
+static ff_status write_chain(chains_run *run, const chain_source *source, const ff_array_set *features,
+                             int32_t *index)
 {
     const ff_structure *s = source->structure;
     const ff_structure_chain *c = source->chain;
@@ -166,7 +173,11 @@ static ff_status write_chain(chains_run *run, const chain_source *source, const 
         .resolution_assumed = assumed,
         .is_distillation = run->o->distillation,
     };
-    const ff_dataset_arrays arrays = {c->aatype, index, c->positions, c->mask, msa == NULL ? NULL : msa->i32,
+    const ff_dataset_arrays arrays = {c->aatype,
+                                      index,
+                                      c->positions,
+                                      c->mask,
+                                      msa == NULL ? NULL : msa->i32,
                                       deletions == NULL ? NULL : deletions->i32};
     const ff_status status = ff_dataset_add(run->ctx, run->writer, &record, &arrays);
     if (status == FF_ERR_ARG) { /* which file it came from */
@@ -189,8 +200,8 @@ static ff_status add_chain(chains_run *run, const chain_source *source)
     int32_t *index = malloc((size_t)c->num_res * sizeof *index);
     ff_status status = index == NULL ? FF_FAIL(run->ctx, FF_ERR_MEM, "%s: out of memory", source->path) : FF_OK;
     if (status == FF_OK && run->o->msa_dir != NULL)
-        status = ff_chain_alignment_read(run->ctx, &run->alignments, source->name, source->file_id, source->structure->entry_id, c,
-                                         &features, &aligned);
+        status = ff_chain_alignment_read(run->ctx, &run->alignments, source->name, source->file_id,
+                                         source->structure->entry_id, c, &features, &aligned);
     if (status == FF_OK)
         status = write_chain(run, source, &features, index);
     ff_array_set_destroy(&features);
@@ -257,8 +268,8 @@ static ff_status add_chains(chains_run *run, const char *path, const ff_structur
         FF_TRY(count(run, add_chain(run, &source)));
     }
     if (taken == 0 && run->o->chain != NULL && run->o->chain_list == NULL)
-        return count(run, FF_FAIL(run->ctx, FF_ERR_FORMAT, "%s: no protein chain %s; the first one is %s", path, run->o->chain,
-                                  s->chains[0].id));
+        return count(run, FF_FAIL(run->ctx, FF_ERR_FORMAT, "%s: no protein chain %s; the first one is %s", path,
+                                  run->o->chain, s->chains[0].id));
     return FF_OK;
 }
 
@@ -318,16 +329,18 @@ static ff_status finish(chains_run *run)
 {
     report_missing(run);
     if (run->batch.good == 0 && !run->o->append)
-        return FF_FAIL(run->ctx, FF_ERR_FORMAT, "no chain is left for %s (%lld released too late, %lld undated, %lld not asked for)",
+        return FF_FAIL(run->ctx, FF_ERR_FORMAT,
+                       "no chain is left for %s (%lld released too late, %lld undated, %lld not asked for)",
                        run->o->output, (long long)run->too_new, (long long)run->undated, (long long)run->not_listed);
     ff_dataset_writer *writer = run->writer;
     const int64_t records = ff_dataset_written(writer);
     run->writer = NULL;
     FF_TRY(ff_dataset_commit(run->ctx, writer));
-    printf("%s: %lld chains of %lld residues written, %lld with an alignment; %lld records in all; left out: %lld released too late, "
+    printf("%s: %lld chains of %lld residues written, %lld with an alignment; %lld records in all; left out: %lld "
+           "released too late, "
            "%lld undated, %lld not asked for\n",
-           run->o->output, (long long)run->batch.good, (long long)run->residues, (long long)run->with_alignment, (long long)records,
-           (long long)run->too_new, (long long)run->undated, (long long)run->not_listed);
+           run->o->output, (long long)run->batch.good, (long long)run->residues, (long long)run->with_alignment,
+           (long long)records, (long long)run->too_new, (long long)run->undated, (long long)run->not_listed);
     return FF_OK;
 }
 
@@ -339,7 +352,8 @@ static int run_chains(ff_ctx *ctx, const void *options, const ff_arguments *args
     if (run.o->output == NULL)
         return ff_command_usage(ctx, "-o needs the name of the data set");
     if (run.o->max_release_date != NULL && !ff_structure_is_date(run.o->max_release_date))
-        return ff_command_usage(ctx, "--max-release-date: \"%s\" is no date like 2021-11-01", run.o->max_release_date);
+        return ff_command_usage(ctx, "--max-release-date: \"%s\" is no date like 2021-11-01",
+                                run.o->max_release_date);
     ff_status status = open_run(&run, args);
     for (int64_t i = 0; status == FF_OK && i < run.files.count; i++)
         status = add_file(&run, ff_text_list_get(&run.files, i));
@@ -350,13 +364,14 @@ static int run_chains(ff_ctx *ctx, const void *options, const ff_arguments *args
     return status == FF_OK ? exit_status : FF_EXIT_FAILED;
 }
 
-const ff_command ff_command_chains = {
-    "chains",
-    "from structure files to a training set of their protein chains",
-    {"fastfold-data chains", "STRUCTURE|DIR... -o dataset.h5 [options]",
-     "Writes every protein chain of the files (mmCIF or PDB, plain or gzip; folders are searched) as a record FILEID_CHAIN with\n"
-     "sequence, coordinates and, with --msa-dir, its alignment. Nothing is filtered by resolution or composition here: training\n"
-     "does that when it draws.",
-     table},
-    sizeof(chains_options),
-    run_chains};
+const ff_command ff_command_chains = {"chains",
+                                      "from structure files to a training set of their protein chains",
+                                      {"fastfold-data chains", "STRUCTURE|DIR... -o dataset.h5 [options]",
+                                       "Writes every protein chain of the files (mmCIF or PDB, plain or gzip; "
+                                       "folders are searched) as a record FILEID_CHAIN with\n"
+                                       "sequence, coordinates and, with --msa-dir, its alignment. Nothing is "
+                                       "filtered by resolution or composition here: training\n"
+                                       "does that when it draws.",
+                                       table},
+                                      sizeof(chains_options),
+                                      run_chains};

@@ -14,7 +14,8 @@ typedef struct {
 } merge_options;
 
 static const ff_option merge_table[] = {
-    {"o", FF_OPTION_STRING, offsetof(merge_options, output), NULL, NULL, "Output", "the data set of all records"}, FF_OPTION_END};
+    {"o", FF_OPTION_STRING, offsetof(merge_options, output), NULL, NULL, "Output", "the data set of all records"},
+    FF_OPTION_END};
 
 static ff_status add_all(ff_ctx *ctx, ff_dataset_writer *writer, const char *path)
 {
@@ -51,15 +52,15 @@ static int run_merge(ff_ctx *ctx, const void *options, const ff_arguments *args)
     return FF_EXIT_DONE;
 }
 
-const ff_command ff_command_merge = {
-    "merge",
-    "join training sets",
-    {"fastfold-data merge", "A.h5 B.h5... -o C.h5",
-     "Writes the records of all files to a new one, in their order. A name that two of them have is an error, and nothing is\n"
-     "written.",
-     merge_table},
-    sizeof(merge_options),
-    run_merge};
+const ff_command ff_command_merge = {"merge",
+                                     "join training sets",
+                                     {"fastfold-data merge", "A.h5 B.h5... -o C.h5",
+                                      "Writes the records of all files to a new one, in their order. A name that two "
+                                      "of them have is an error, and nothing is\n"
+                                      "written.",
+                                      merge_table},
+                                     sizeof(merge_options),
+                                     run_merge};
 
 /* ---- check ---- */
 
@@ -68,12 +69,14 @@ typedef struct {
 } check_options;
 
 static const ff_option check_table[] = {
-    {"list", FF_OPTION_FLAG, offsetof(check_options, list), NULL, NULL, "Output", "one line a record"}, FF_OPTION_END};
+    {"list", FF_OPTION_FLAG, offsetof(check_options, list), NULL, NULL, "Output", "one line a record"},
+    FF_OPTION_END};
 
 /* Values of a record that was read. */
 static ff_status check_values(ff_ctx *ctx, const char *path, const ff_dataset_record *r, const ff_array_set *features)
 {
-    const ff_array *positions = ff_array_find(features, "all_atom_positions"), *mask = ff_array_find(features, "all_atom_mask");
+    const ff_array *positions = ff_array_find(features, "all_atom_positions"),
+                   *mask = ff_array_find(features, "all_atom_mask");
     const ff_array *aatype = ff_array_find(features, "aatype"), *index = ff_array_find(features, "residue_index");
     const ff_array *msa = ff_array_find(features, "msa");
     int64_t not_finite = 0, bad_mask = 0, bad_code = 0, bad_index = 0, observed = 0;
@@ -93,10 +96,11 @@ static ff_status check_values(ff_ctx *ctx, const char *path, const ff_dataset_re
         bad_code += msa->i8[i] < 0 || msa->i8[i] > 21;
     if (not_finite > 0 || bad_mask > 0 || bad_code > 0 || bad_index > 0 || observed > r->num_observed)
         return FF_FAIL(ctx, FF_ERR_FORMAT,
-                       "%s: record %s: %lld coordinates not finite, %lld mask values not 0 or 1, %lld codes out of range, %lld residue "
+                       "%s: record %s: %lld coordinates not finite, %lld mask values not 0 or 1, %lld codes out of "
+                       "range, %lld residue "
                        "numbers not increasing, %lld residues with atoms of %lld observed",
-                       path, r->name, (long long)not_finite, (long long)bad_mask, (long long)bad_code, (long long)bad_index,
-                       (long long)observed, (long long)r->num_observed);
+                       path, r->name, (long long)not_finite, (long long)bad_mask, (long long)bad_code,
+                       (long long)bad_index, (long long)observed, (long long)r->num_observed);
     return FF_OK;
 }
 
@@ -110,9 +114,10 @@ static void check_record(ff_ctx *ctx, ff_dataset *d, int64_t k, const char *path
         status = check_values(ctx, path, r, &features);
     ff_array_set_destroy(&features);
     if (list)
-        printf("%-24s %5lld residues %5lld observed %6lld rows  %5.2f Å%s  %-10s  %s%s\n", r->name, (long long)r->num_res,
-               (long long)r->num_observed, (long long)r->num_msa, (double)r->resolution, r->resolution_assumed ? " assumed" : "",
-               r->release_date, r->is_distillation ? "distillation  " : "", status == FF_OK ? "good" : "BAD");
+        printf("%-24s %5lld residues %5lld observed %6lld rows  %5.2f Å%s  %-10s  %s%s\n", r->name,
+               (long long)r->num_res, (long long)r->num_observed, (long long)r->num_msa, (double)r->resolution,
+               r->resolution_assumed ? " assumed" : "", r->release_date, r->is_distillation ? "distillation  " : "",
+               status == FF_OK ? "good" : "BAD");
     if (status == FF_OK)
         ff_batch_good(batch);
     else
@@ -137,11 +142,12 @@ static void print_summary(ff_ctx *ctx, const ff_dataset *d, const char *path)
     if (weights != NULL && ff_dataset_weights(ctx, d, &filter, weights, &counts) != FF_OK)
         ff_context_clear(ctx); /* nothing passes: the counts say so */
     free(weights);
-    printf("%s: %lld records, %lld residues, %lld with an alignment, %lld of unknown and %lld of assumed resolution, %lld predicted; "
+    printf("%s: %lld records, %lld residues, %lld with an alignment, %lld of unknown and %lld of assumed resolution, "
+           "%lld predicted; "
            "AlphaFold's filters pass %lld in %lld clusters (out: %lld by resolution, %lld by composition)\n",
-           path, (long long)ff_dataset_count(d), (long long)residues, (long long)aligned, (long long)unknown, (long long)assumed,
-           (long long)predicted, (long long)counts.passed, (long long)counts.clusters, (long long)counts.by_resolution,
-           (long long)counts.by_composition);
+           path, (long long)ff_dataset_count(d), (long long)residues, (long long)aligned, (long long)unknown,
+           (long long)assumed, (long long)predicted, (long long)counts.passed, (long long)counts.clusters,
+           (long long)counts.by_resolution, (long long)counts.by_composition);
 }
 
 static int run_check(ff_ctx *ctx, const void *options, const ff_arguments *args)
@@ -167,7 +173,7 @@ static int run_check(ff_ctx *ctx, const void *options, const ff_arguments *args)
 const ff_command ff_command_check = {
     "check",
     "look through a training set: every record readable, shapes, values",
-    {"fastfold-data check", "DATASET.h5... [--list]", "Reads every record whole. Bad ones are listed at the end; the exit status is then 1.",
-     check_table},
+    {"fastfold-data check", "DATASET.h5... [--list]",
+     "Reads every record whole. Bad ones are listed at the end; the exit status is then 1.", check_table},
     sizeof(check_options),
     run_check};

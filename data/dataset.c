@@ -20,11 +20,19 @@ const ff_dataset_column_layout ff_dataset_columns[FF_NUM_COLUMNS] = {
 };
 
 const ff_dataset_field_layout ff_dataset_fields[FF_NUM_FIELDS] = {
-    {"name", FF_ARRAY_TEXT},           {"sequence", FF_ARRAY_TEXT},       {"source", FF_ARRAY_TEXT},
-    {"release_date", FF_ARRAY_TEXT},   {"method", FF_ARRAY_TEXT},         {"cluster", FF_ARRAY_TEXT},
-    {"num_res", FF_ARRAY_INT32},       {"num_observed", FF_ARRAY_INT32},  {"num_msa", FF_ARRAY_INT32},
-    {"resolution", FF_ARRAY_FLOAT32},  {"max_aa_fraction", FF_ARRAY_FLOAT32},
-    {"resolution_assumed", FF_ARRAY_INT8}, {"is_distillation", FF_ARRAY_INT8},
+    {"name", FF_ARRAY_TEXT},
+    {"sequence", FF_ARRAY_TEXT},
+    {"source", FF_ARRAY_TEXT},
+    {"release_date", FF_ARRAY_TEXT},
+    {"method", FF_ARRAY_TEXT},
+    {"cluster", FF_ARRAY_TEXT},
+    {"num_res", FF_ARRAY_INT32},
+    {"num_observed", FF_ARRAY_INT32},
+    {"num_msa", FF_ARRAY_INT32},
+    {"resolution", FF_ARRAY_FLOAT32},
+    {"max_aa_fraction", FF_ARRAY_FLOAT32},
+    {"resolution_assumed", FF_ARRAY_INT8},
+    {"is_distillation", FF_ARRAY_INT8},
 };
 
 struct ff_dataset {
@@ -52,11 +60,13 @@ ff_status ff_dataset_check_version(ff_ctx *ctx, ff_hdf5_file *file, const char *
     double version = 0;
     FF_TRY(ff_hdf5_each_attribute(ctx, file, "/", take_version, &version));
     if (version == 0)
-        return FF_FAIL(ctx, FF_ERR_FORMAT, "%s is an HDF5 file, but no data set of ours (no attribute " FF_DATASET_ATTRIBUTE
-                       "); `fastfold-data chains` makes one", path);
+        return FF_FAIL(ctx, FF_ERR_FORMAT,
+                       "%s is an HDF5 file, but no data set of ours (no attribute " FF_DATASET_ATTRIBUTE
+                       "); `fastfold-data chains` makes one",
+                       path);
     if (version != FF_DATASET_VERSION)
-        return FF_FAIL(ctx, FF_ERR_FORMAT, "%s is a data set of version %g; this program reads version %d", path, version,
-                       FF_DATASET_VERSION);
+        return FF_FAIL(ctx, FF_ERR_FORMAT, "%s is a data set of version %g; this program reads version %d", path,
+                       version, FF_DATASET_VERSION);
     return FF_OK;
 }
 
@@ -104,18 +114,21 @@ static ff_status open_columns(ff_ctx *ctx, ff_dataset *d)
         const ff_dataset_column_layout *l = &ff_dataset_columns[c];
         FF_TRY(ff_hdf5_column_open(ctx, &d->columns[c], d->file, l->path, l->type, l->ndim, l->shape));
     }
-    const int64_t residues = ff_hdf5_column_rows(d->columns[FF_COLUMN_AATYPE]), cells = ff_hdf5_column_rows(d->columns[FF_COLUMN_MSA]);
+    const int64_t residues = ff_hdf5_column_rows(d->columns[FF_COLUMN_AATYPE]),
+                  cells = ff_hdf5_column_rows(d->columns[FF_COLUMN_MSA]);
     for (int64_t k = 0; k < d->count; k++) {
         const ff_dataset_record *r = &d->records[k];
         const int64_t at = d->residue_offset[k], msa_at = d->msa_offset[k];
         /* num_res and num_msa are 32-bit, so the product fits */
         if (r->num_res < 1 || r->num_msa < 0 || at < 0 || at > residues - r->num_res || msa_at < 0 ||
             msa_at > cells - r->num_res * r->num_msa || (int64_t)strlen(r->sequence) != r->num_res)
-            return FF_FAIL(ctx, FF_ERR_FORMAT, "%s: record %s does not fit the arrays (damaged file)", d->path, r->name);
+            return FF_FAIL(ctx, FF_ERR_FORMAT, "%s: record %s does not fit the arrays (damaged file)", d->path,
+                           r->name);
     }
     for (int c = FF_COLUMN_RESIDUE_INDEX; c < FF_NUM_COLUMNS; c++)
         if (ff_hdf5_column_rows(d->columns[c]) != (c < FF_COLUMN_MSA ? residues : cells))
-            return FF_FAIL(ctx, FF_ERR_FORMAT, "%s: data set %s has another length than its neighbours (damaged file)", d->path,
+            return FF_FAIL(ctx, FF_ERR_FORMAT,
+                           "%s: data set %s has another length than its neighbours (damaged file)", d->path,
                            ff_dataset_columns[c].path);
     return FF_OK;
 }
@@ -205,7 +218,8 @@ static ff_status read_residues(const reading *r)
     const int64_t n = r->count, at = r->d->residue_offset[r->k] + r->first;
     ff_array *aatype = ff_array_add(r->ctx, r->features, "aatype", FF_ARRAY_INT32, FF_DIMS(n));
     ff_array *index = ff_array_add(r->ctx, r->features, "residue_index", FF_ARRAY_INT32, FF_DIMS(n));
-    ff_array *positions = ff_array_add(r->ctx, r->features, "all_atom_positions", FF_ARRAY_FLOAT32, FF_DIMS(n, FF_NUM_ATOM37, 3));
+    ff_array *positions =
+        ff_array_add(r->ctx, r->features, "all_atom_positions", FF_ARRAY_FLOAT32, FF_DIMS(n, FF_NUM_ATOM37, 3));
     ff_array *mask = ff_array_add(r->ctx, r->features, "all_atom_mask", FF_ARRAY_FLOAT32, FF_DIMS(n, FF_NUM_ATOM37));
     if (aatype == NULL || index == NULL || positions == NULL || mask == NULL)
         return r->ctx->status;
@@ -232,7 +246,8 @@ static void transpose(int8_t *to, const int8_t *from, int64_t num_res, int64_t n
     enum { TILE = 64 };
     for (int64_t i0 = 0; i0 < num_res; i0 += TILE)
         for (int64_t s0 = 0; s0 < num_msa; s0 += TILE) {
-            const int64_t i1 = i0 + TILE < num_res ? i0 + TILE : num_res, s1 = s0 + TILE < num_msa ? s0 + TILE : num_msa;
+            const int64_t i1 = i0 + TILE < num_res ? i0 + TILE : num_res,
+                          s1 = s0 + TILE < num_msa ? s0 + TILE : num_msa;
             for (int64_t s = s0; s < s1; s++)
                 for (int64_t i = i0; i < i1; i++)
                     to[s * num_res + i] = from[i * num_msa + s];
@@ -252,7 +267,8 @@ static ff_status read_alignment(const reading *r)
     const int64_t rows = ff_dataset_get(r->d, r->k)->num_msa, n = r->count;
     const int64_t num_msa = rows > 0 ? rows : 1;
     ff_array *msa = ff_array_add(r->ctx, r->features, "msa", FF_ARRAY_INT8, FF_DIMS(num_msa, n));
-    ff_array *deletions = ff_array_add(r->ctx, r->features, "deletion_matrix_int", FF_ARRAY_INT8, FF_DIMS(num_msa, n));
+    ff_array *deletions =
+        ff_array_add(r->ctx, r->features, "deletion_matrix_int", FF_ARRAY_INT8, FF_DIMS(num_msa, n));
     ff_array *count = ff_array_add(r->ctx, r->features, "num_alignments", FF_ARRAY_INT32, FF_DIMS(n));
     if (msa == NULL || deletions == NULL || count == NULL)
         return r->ctx->status;
@@ -266,7 +282,8 @@ static ff_status read_alignment(const reading *r)
     }
     int8_t *cells = malloc((size_t)(rows * n));
     if (cells == NULL)
-        return FF_FAIL(r->ctx, FF_ERR_MEM, "out of memory for an alignment of %lld x %lld", (long long)rows, (long long)n);
+        return FF_FAIL(r->ctx, FF_ERR_MEM, "out of memory for an alignment of %lld x %lld", (long long)rows,
+                       (long long)n);
     const int64_t at = r->d->msa_offset[r->k] + r->first * rows;
     ff_status status = read_rows(r, FF_COLUMN_MSA, at, rows * n, cells);
     if (status == FF_OK) {
@@ -282,7 +299,8 @@ static ff_status read_alignment(const reading *r)
 static ff_status add_numbers(const reading *r)
 {
     const ff_dataset_record *record = ff_dataset_get(r->d, r->k);
-    ff_array *segment = ff_array_add(r->ctx, r->features, "between_segment_residues", FF_ARRAY_INT32, FF_DIMS(r->count));
+    ff_array *segment =
+        ff_array_add(r->ctx, r->features, "between_segment_residues", FF_ARRAY_INT32, FF_DIMS(r->count));
     ff_array *length = ff_array_add(r->ctx, r->features, "seq_length", FF_ARRAY_INT32, FF_DIMS(r->count));
     ff_array *resolution = ff_array_add(r->ctx, r->features, "resolution", FF_ARRAY_FLOAT32, 0, NULL);
     ff_array *distillation = ff_array_add(r->ctx, r->features, "is_distillation", FF_ARRAY_FLOAT32, 0, NULL);
@@ -298,13 +316,14 @@ static ff_status add_numbers(const reading *r)
 ff_status ff_dataset_read(ff_ctx *ctx, ff_dataset *d, int64_t k, int64_t first, int64_t count, ff_array_set *features)
 {
     if (k < 0 || k >= d->count)
-        return FF_FAIL(ctx, FF_ERR_ARG, "%s has %lld records, number %lld was asked for", d->path, (long long)d->count, (long long)k);
+        return FF_FAIL(ctx, FF_ERR_ARG, "%s has %lld records, number %lld was asked for", d->path,
+                       (long long)d->count, (long long)k);
     const ff_dataset_record *record = &d->records[k];
     if (count < 0)
         count = record->num_res - first;
     if (first < 0 || count < 1 || count > record->num_res || first > record->num_res - count)
-        return FF_FAIL(ctx, FF_ERR_ARG, "%s: record %s has %lld residues, %lld from %lld were asked for", d->path, record->name,
-                       (long long)record->num_res, (long long)count, (long long)first);
+        return FF_FAIL(ctx, FF_ERR_ARG, "%s: record %s has %lld residues, %lld from %lld were asked for", d->path,
+                       record->name, (long long)record->num_res, (long long)count, (long long)first);
     const reading r = {ctx, d, k, first, count, features};
     ff_status status = read_residues(&r);
     if (status == FF_OK)
@@ -334,7 +353,8 @@ float ff_dataset_max_aa_fraction(const int32_t *aatype, int64_t num_res)
 
 ff_dataset_filter ff_dataset_filter_default(void)
 {
-    return (ff_dataset_filter){.max_resolution = 9, .max_aa_fraction = 0.8, .cluster_weights = true, .length_weights = true};
+    return (ff_dataset_filter){
+        .max_resolution = 9, .max_aa_fraction = 0.8, .cluster_weights = true, .length_weights = true};
 }
 
 /* The count that leaves this record out; NULL when it passes. */
@@ -346,7 +366,8 @@ static int64_t *left_out_by(const ff_dataset_record *r, const ff_dataset_filter 
         return &counts->by_composition;
     if ((f->min_res > 0 && r->num_res < f->min_res) || (f->max_res > 0 && r->num_res > f->max_res))
         return &counts->by_length;
-    if (f->max_release_date != NULL && (r->release_date[0] == '\0' || strcmp(r->release_date, f->max_release_date) > 0))
+    if (f->max_release_date != NULL &&
+        (r->release_date[0] == '\0' || strcmp(r->release_date, f->max_release_date) > 0))
         return &counts->by_date;
     return NULL;
 }
@@ -364,7 +385,8 @@ static int compare_members(const void *a, const void *b)
 }
 
 /* Divide the weights of those that passed by the size of their cluster. */
-static ff_status weigh_clusters(ff_ctx *ctx, const ff_dataset *d, bool divide, double *weights, ff_dataset_filter_counts *counts)
+static ff_status weigh_clusters(ff_ctx *ctx, const ff_dataset *d, bool divide, double *weights,
+                                ff_dataset_filter_counts *counts)
 {
     member *members = malloc(((size_t)counts->passed + 1) * sizeof *members);
     int64_t n = 0;
@@ -399,9 +421,10 @@ ff_status ff_dataset_weights(ff_ctx *ctx, const ff_dataset *d, const ff_dataset_
     }
     if (counts->passed == 0)
         return FF_FAIL(ctx, FF_ERR_ARG,
-                       "%s: none of %lld records passes the filters (%lld by resolution, %lld by composition, %lld by length, %lld by "
+                       "%s: none of %lld records passes the filters (%lld by resolution, %lld by composition, %lld "
+                       "by length, %lld by "
                        "release date)",
-                       d->path, (long long)d->count, (long long)counts->by_resolution, (long long)counts->by_composition,
-                       (long long)counts->by_length, (long long)counts->by_date);
+                       d->path, (long long)d->count, (long long)counts->by_resolution,
+                       (long long)counts->by_composition, (long long)counts->by_length, (long long)counts->by_date);
     return weigh_clusters(ctx, d, f->cluster_weights, weights, counts);
 }

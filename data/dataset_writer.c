@@ -51,7 +51,8 @@ static void free_texts(ff_dataset_record *r)
 }
 
 /* Note a record with copies of its texts. */
-static ff_status note(ff_ctx *ctx, ff_dataset_writer *w, const ff_dataset_record *record, int64_t residue_offset, int64_t msa_offset)
+static ff_status note(ff_ctx *ctx, ff_dataset_writer *w, const ff_dataset_record *record, int64_t residue_offset,
+                      int64_t msa_offset)
 {
     FF_TRY(grow(ctx, w));
     entry e = {*record, residue_offset, msa_offset};
@@ -61,8 +62,8 @@ static ff_status note(ff_ctx *ctx, ff_dataset_writer *w, const ff_dataset_record
     e.record.release_date = strdup(record->release_date);
     e.record.method = strdup(record->method);
     e.record.cluster = strdup(record->cluster);
-    if (e.record.name == NULL || e.record.sequence == NULL || e.record.source == NULL || e.record.release_date == NULL ||
-        e.record.method == NULL || e.record.cluster == NULL) {
+    if (e.record.name == NULL || e.record.sequence == NULL || e.record.source == NULL ||
+        e.record.release_date == NULL || e.record.method == NULL || e.record.cluster == NULL) {
         free_texts(&e.record);
         return FF_FAIL(ctx, FF_ERR_MEM, "out of memory for record %s", record->name);
     }
@@ -77,7 +78,8 @@ static ff_status open_columns(ff_ctx *ctx, ff_dataset_writer *w)
 {
     for (int c = 0; c < FF_NUM_COLUMNS; c++) {
         const ff_dataset_column_layout *l = &ff_dataset_columns[c];
-        FF_TRY(ff_hdf5_column_append_open(ctx, &w->columns[c], w->file, l->path, l->type, l->ndim, l->shape, l->chunk_rows));
+        FF_TRY(ff_hdf5_column_append_open(ctx, &w->columns[c], w->file, l->path, l->type, l->ndim, l->shape,
+                                          l->chunk_rows));
     }
     return FF_OK;
 }
@@ -120,7 +122,8 @@ ff_status ff_dataset_create(ff_ctx *ctx, ff_dataset_writer **writer, const char 
 
 /* ---- adding ---- */
 
-static ff_status check_record(ff_ctx *ctx, const ff_dataset_writer *w, const ff_dataset_record *r, const ff_dataset_arrays *a)
+static ff_status check_record(ff_ctx *ctx, const ff_dataset_writer *w, const ff_dataset_record *r,
+                              const ff_dataset_arrays *a)
 {
     if (r->name[0] == '\0')
         return FF_FAIL(ctx, FF_ERR_ARG, "a record needs a name");
@@ -134,16 +137,17 @@ static ff_status check_record(ff_ctx *ctx, const ff_dataset_writer *w, const ff_
         return FF_FAIL(ctx, FF_ERR_ARG, "record %s: resolution %g", r->name, (double)r->resolution);
     for (int64_t i = 0; i < r->num_res; i++)
         if (a->aatype[i] < 0 || a->aatype[i] >= FF_NUM_RESTYPES)
-            return FF_FAIL(ctx, FF_ERR_ARG, "record %s: aatype %d of residue %lld is not 0..20", r->name, a->aatype[i], (long long)i);
+            return FF_FAIL(ctx, FF_ERR_ARG, "record %s: aatype %d of residue %lld is not 0..20", r->name,
+                           a->aatype[i], (long long)i);
     for (int64_t i = 0; i < r->num_res * FF_NUM_ATOM37; i++)
         if ((a->all_atom_mask[i] != 0 && a->all_atom_mask[i] != 1) || !isfinite(a->all_atom_positions[3 * i]) ||
             !isfinite(a->all_atom_positions[3 * i + 1]) || !isfinite(a->all_atom_positions[3 * i + 2]))
-            return FF_FAIL(ctx, FF_ERR_ARG, "record %s: atom %lld of residue %lld is not finite or half masked", r->name,
-                           (long long)(i % FF_NUM_ATOM37), (long long)(i / FF_NUM_ATOM37));
+            return FF_FAIL(ctx, FF_ERR_ARG, "record %s: atom %lld of residue %lld is not finite or half masked",
+                           r->name, (long long)(i % FF_NUM_ATOM37), (long long)(i / FF_NUM_ATOM37));
     for (int64_t i = 0; i < r->num_msa * r->num_res; i++)
         if (a->msa[i] < 0 || a->msa[i] > 21 || a->deletion_matrix[i] < 0)
-            return FF_FAIL(ctx, FF_ERR_ARG, "record %s: code %d or deletions %d in alignment row %lld", r->name, a->msa[i],
-                           a->deletion_matrix[i], (long long)(i / r->num_res));
+            return FF_FAIL(ctx, FF_ERR_ARG, "record %s: code %d or deletions %d in alignment row %lld", r->name,
+                           a->msa[i], a->deletion_matrix[i], (long long)(i / r->num_res));
     return FF_OK;
 }
 
@@ -157,9 +161,11 @@ static void to_bytes(int8_t *to, const int32_t *from, int64_t num_msa, int64_t n
         }
 }
 
-static ff_status append_arrays(ff_ctx *ctx, ff_dataset_writer *w, const ff_dataset_record *r, const ff_dataset_arrays *a)
+static ff_status append_arrays(ff_ctx *ctx, ff_dataset_writer *w, const ff_dataset_record *r,
+                               const ff_dataset_arrays *a)
 {
-    const int64_t n = r->num_res, atoms = n * FF_NUM_ATOM37, cells = n * r->num_msa, most = cells > atoms ? cells : atoms;
+    const int64_t n = r->num_res, atoms = n * FF_NUM_ATOM37, cells = n * r->num_msa,
+                  most = cells > atoms ? cells : atoms;
     int8_t *bytes = malloc((size_t)most);
     float *positions = malloc((size_t)(3 * atoms) * sizeof *positions);
     ff_status status = FF_OK;
@@ -189,7 +195,8 @@ done:
     return status;
 }
 
-ff_status ff_dataset_add(ff_ctx *ctx, ff_dataset_writer *w, const ff_dataset_record *record, const ff_dataset_arrays *arrays)
+ff_status ff_dataset_add(ff_ctx *ctx, ff_dataset_writer *w, const ff_dataset_record *record,
+                         const ff_dataset_arrays *arrays)
 {
     if (w->failed)
         return FF_FAIL(ctx, FF_ERR_IO, "%s: writing has failed before", w->path);
@@ -221,11 +228,15 @@ ff_status ff_dataset_add_from(ff_ctx *ctx, ff_dataset_writer *w, ff_dataset *fro
         const ff_dataset_record *record = ff_dataset_get(from, k);
         msa = widened(ff_array_find(&features, "msa"));
         deletions = widened(ff_array_find(&features, "deletion_matrix_int"));
-        const ff_dataset_arrays arrays = {ff_array_find(&features, "aatype")->i32, ff_array_find(&features, "residue_index")->i32,
+        const ff_dataset_arrays arrays = {ff_array_find(&features, "aatype")->i32,
+                                          ff_array_find(&features, "residue_index")->i32,
                                           ff_array_find(&features, "all_atom_positions")->f32,
-                                          ff_array_find(&features, "all_atom_mask")->f32, msa, deletions};
-        status = msa == NULL || deletions == NULL ? FF_FAIL(ctx, FF_ERR_MEM, "out of memory for record %s", record->name)
-                                                  : ff_dataset_add(ctx, w, record, &arrays);
+                                          ff_array_find(&features, "all_atom_mask")->f32,
+                                          msa,
+                                          deletions};
+        status = msa == NULL || deletions == NULL
+                     ? FF_FAIL(ctx, FF_ERR_MEM, "out of memory for record %s", record->name)
+                     : ff_dataset_add(ctx, w, record, &arrays);
     }
     free(msa);
     free(deletions);
@@ -263,7 +274,9 @@ static ff_status fill_field(ff_ctx *ctx, const ff_dataset_writer *w, ff_array *a
     for (int64_t k = 0; k < w->count; k++) {
         const ff_dataset_record *r = &w->entries[k].record;
         switch (array->type) {
-        case FF_ARRAY_TEXT: FF_TRY(ff_array_put_text(ctx, array, k, text_of(r, field), strlen(text_of(r, field)))); break;
+        case FF_ARRAY_TEXT:
+            FF_TRY(ff_array_put_text(ctx, array, k, text_of(r, field), strlen(text_of(r, field))));
+            break;
         case FF_ARRAY_FLOAT32: array->f32[k] = (float)number_of(r, field); break;
         case FF_ARRAY_INT32: array->i32[k] = (int32_t)number_of(r, field); break;
         case FF_ARRAY_INT8: array->i8[k] = (int8_t)number_of(r, field); break;
@@ -294,7 +307,8 @@ static ff_status write_records(ff_ctx *ctx, ff_dataset_writer *w)
     ff_array_set_init(&fields);
     ff_status status = ff_hdf5_remove(ctx, w->file, FF_DATASET_RECORDS);
     for (int f = 0; status == FF_OK && f < FF_NUM_FIELDS; f++) {
-        ff_array *array = ff_array_add(ctx, &fields, ff_dataset_fields[f].name, ff_dataset_fields[f].type, FF_DIMS(w->count));
+        ff_array *array =
+            ff_array_add(ctx, &fields, ff_dataset_fields[f].name, ff_dataset_fields[f].type, FF_DIMS(w->count));
         status = array == NULL ? ctx->status : fill_field(ctx, w, array, (ff_dataset_field)f);
     }
     if (status == FF_OK)

@@ -46,7 +46,8 @@ static ff_status add(ff_ctx *ctx, ff_obsolete *o, const char *from, const char *
 }
 
 /* One line, its end cut off; `known` becomes true when it is of the kind this file has. */
-static ff_status read_line(ff_ctx *ctx, ff_obsolete *o, const char *line, const char *path, size_t number, bool *known)
+static ff_status read_line(ff_ctx *ctx, ff_obsolete *o, const char *line, const char *path, size_t number,
+                           bool *known)
 {
     char date[16], from[FF_PDB_ID_BYTES], to[FF_PDB_ID_BYTES];
     if (strncmp(line, "OBSLTE", 6) != 0 || !isspace((unsigned char)line[6])) {
@@ -56,7 +57,8 @@ static ff_status read_line(ff_ctx *ctx, ff_obsolete *o, const char *line, const 
     *known = true;
     const int n = sscanf(line + 6, "%15s %15s %15s", date, from, to);
     if (n < 2)
-        return FF_FAIL(ctx, FF_ERR_FORMAT, "%s:%zu: \"%.60s\" names no entry; wanted: OBSLTE DATE FROM [TO]", path, number, line);
+        return FF_FAIL(ctx, FF_ERR_FORMAT, "%s:%zu: \"%.60s\" names no entry; wanted: OBSLTE DATE FROM [TO]", path,
+                       number, line);
     return n == 3 ? add(ctx, o, from, to) : FF_OK;
 }
 
@@ -110,7 +112,8 @@ const char *ff_obsolete_next(const ff_obsolete *o, const char *id)
 {
     replacement key;
     copy_lower(key.from, id);
-    const replacement *found = o == NULL || o->count == 0 ? NULL : bsearch(&key, o->items, o->count, sizeof key, compare);
+    const replacement *found =
+        o == NULL || o->count == 0 ? NULL : bsearch(&key, o->items, o->count, sizeof key, compare);
     return found == NULL ? NULL : found->to;
 }
 
@@ -121,7 +124,8 @@ ff_status ff_obsolete_follow(ff_ctx *ctx, const ff_obsolete *o, const char *id, 
     /* the hare takes two steps for the tortoise's one; they meet when there is a circle */
     while (fast != NULL) {
         if (strcmp(slow, fast) == 0)
-            return FF_FAIL(ctx, FF_ERR_FORMAT, "obsolete entry %s: the list of successors leads in a circle through %s", current, fast);
+            return FF_FAIL(ctx, FF_ERR_FORMAT,
+                           "obsolete entry %s: the list of successors leads in a circle through %s", current, fast);
         last = fast;
         fast = ff_obsolete_next(o, fast);
         if (fast == NULL)

@@ -1,7 +1,7 @@
 /* obsolete.h - the PDB's list of obsolete entries (obsolete.dat): what replaced an entry, followed to the end.
  *
- * Lines `OBSLTE    31-JUL-94 116L     216L`; of several successors the first counts, as in AlphaFold. AlphaFold takes one
- * step only; a successor that became obsolete itself is followed here. */
+ * Lines `OBSLTE    31-JUL-94 116L     216L`; of several successors the first counts, as in AlphaFold. AlphaFold takes
+ * one step only; a successor that became obsolete itself is followed here. */
 #ifndef FF_DATA_OBSOLETE_H
 #define FF_DATA_OBSOLETE_H
 
@@ -19,7 +19,8 @@ typedef struct ff_obsolete ff_obsolete;
 
 /**
  * Read the list, plain or gzip.
- * @return FF_ERR_IO; FF_ERR_FORMAT: file:line of an OBSLTE line that names no entry, or a file that holds something else.
+ * @return FF_ERR_IO; FF_ERR_FORMAT: file:line of an OBSLTE line that names no entry, or a file that holds something
+ * else.
  */
 ff_status ff_obsolete_read(ff_ctx *ctx, ff_obsolete **obsolete, const char *path);
 void ff_obsolete_destroy(ff_obsolete *obsolete); /* NULL is fine */

@@ -23,8 +23,9 @@ static void summarize(ff_parsed *parsed, const ff_structure *s)
         residues += s->chains[k].num_res;
         observed += s->chains[k].num_observed;
     }
-    snprintf(parsed->summary, sizeof parsed->summary, "%lld chains, %lld residues, %lld observed, %lld models, %.4g Å, %.60s",
-             (long long)s->num_chains, (long long)residues, (long long)observed, (long long)s->num_models, (double)s->resolution,
+    snprintf(parsed->summary, sizeof parsed->summary,
+             "%lld chains, %lld residues, %lld observed, %lld models, %.4g Å, %.60s", (long long)s->num_chains,
+             (long long)residues, (long long)observed, (long long)s->num_models, (double)s->resolution,
              s->method[0] == '\0' ? "no method" : s->method);
 }
 
@@ -108,7 +109,8 @@ ff_status ff_parse_pdb(ff_ctx *ctx, ff_parsed *parsed, const char *path, const f
     if (status == FF_OK)
         status = put_protein(ctx, parsed, &protein);
     if (status == FF_OK && options->alphafold_compatible)
-        snprintf(parsed->summary, sizeof parsed->summary, "%lld residues, waters and ligands with them", (long long)protein.num_res);
+        snprintf(parsed->summary, sizeof parsed->summary, "%lld residues, waters and ligands with them",
+                 (long long)protein.num_res);
     if (status == FF_OK && !options->alphafold_compatible) {
         status = ff_structure_read_bytes(ctx, &s, data, size, path, &how);
         if (status == FF_OK)

@@ -34,8 +34,8 @@ void ff_protein_destroy(ff_protein *protein)
     *protein = (ff_protein){.num_res = 0};
 }
 
-static ff_status add(ff_ctx *ctx, ff_array_set *set, const char *name, ff_array_type type, int ndim, const int64_t *shape,
-                     const void *data)
+static ff_status add(ff_ctx *ctx, ff_array_set *set, const char *name, ff_array_type type, int ndim,
+                     const int64_t *shape, const void *data)
 {
     ff_array *array = ff_array_add(ctx, set, name, type, ndim, shape);
     if (array == NULL)
@@ -58,10 +58,7 @@ ff_status ff_protein_arrays(ff_ctx *ctx, ff_array_set *set, const ff_protein *p)
 
 /* ---- PDB text ---- */
 
-static void print_padded(FILE *file, const char *line)
-{
-    fprintf(file, "%-*s\n", COLUMNS, line);
-}
+static void print_padded(FILE *file, const char *line) { fprintf(file, "%-*s\n", COLUMNS, line); }
 
 static void print_chain_end(FILE *file, const ff_protein *p, int64_t i, int serial)
 {
@@ -90,12 +87,13 @@ static ff_status print_atom(ff_ctx *ctx, FILE *file, const ff_protein *p, int64_
     const float b = p->b_factors[i * FF_NUM_ATOM37 + a];
     char spaced[8], line[160];
     snprintf(spaced, sizeof spaced, strlen(name) == 4 ? "%s" : " %s", name);
-    const int n = snprintf(line, sizeof line, "%-6s%5d %-4s %3s %c%4d    %8.3f%8.3f%8.3f%6.2f%6.2f          %2.1s  ", "ATOM",
-                           serial, spaced, ff_resnames[p->aatype[i]], chain_ids[p->chain_index[i]], p->residue_index[i],
-                           (double)at[0], (double)at[1], (double)at[2], 1.0, (double)b, name);
+    const int n = snprintf(line, sizeof line, "%-6s%5d %-4s %3s %c%4d    %8.3f%8.3f%8.3f%6.2f%6.2f          %2.1s  ",
+                           "ATOM", serial, spaced, ff_resnames[p->aatype[i]], chain_ids[p->chain_index[i]],
+                           p->residue_index[i], (double)at[0], (double)at[1], (double)at[2], 1.0, (double)b, name);
     if (!isfinite(at[0]) || !isfinite(at[1]) || !isfinite(at[2]) || !isfinite(b) || n != COLUMNS)
-        return FF_FAIL(ctx, FF_ERR_ARG, "PDB: atom %s of residue %lld at (%g, %g, %g), B factor %g, does not fit in its columns",
-                       name, (long long)i, (double)at[0], (double)at[1], (double)at[2], (double)b);
+        return FF_FAIL(ctx, FF_ERR_ARG,
+                       "PDB: atom %s of residue %lld at (%g, %g, %g), B factor %g, does not fit in its columns", name,
+                       (long long)i, (double)at[0], (double)at[1], (double)at[2], (double)b);
     fprintf(file, "%s\n", line);
     return FF_OK;
 }
@@ -111,7 +109,8 @@ static ff_status print_residues(ff_ctx *ctx, FILE *file, const ff_protein *p)
             if (p->atom_mask[i * FF_NUM_ATOM37 + a] < 0.5f)
                 continue;
             if (serial >= MAX_SERIAL)
-                return FF_FAIL(ctx, FF_ERR_ARG, "PDB: more than %d atoms; the format cannot number them", MAX_SERIAL - 1);
+                return FF_FAIL(ctx, FF_ERR_ARG, "PDB: more than %d atoms; the format cannot number them",
+                               MAX_SERIAL - 1);
             FF_TRY(print_atom(ctx, file, p, i, a, serial++));
         }
     }
@@ -142,7 +141,8 @@ ff_status ff_pdb_write_file(ff_ctx *ctx, const char *path, const ff_protein *pro
 {
     ff_safe_file safe;
     FF_TRY(ff_safe_file_begin(ctx, &safe, path));
-    ff_status status = print_protein(ctx, safe.file, protein, remarks); /* write errors: the commit, which knows the path */
+    ff_status status =
+        print_protein(ctx, safe.file, protein, remarks); /* write errors: the commit, which knows the path */
     if (status == FF_OK)
         status = ff_safe_file_commit(ctx, &safe);
     ff_safe_file_abandon(&safe);

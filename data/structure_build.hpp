@@ -12,7 +12,8 @@
 #include <gemmi/cifdoc.hpp>
 #include <gemmi/model.hpp>
 
-namespace ff {
+namespace ff
+{
 
 // The chosen location of one of the 37 atoms.
 struct Atom {
@@ -29,7 +30,8 @@ struct Variant {
     char insertion_code, hetflag;
     std::vector<Atom> atoms;
 
-    // Keep an atom by name; of alternate locations the highest occupancy, of equal ones the first. Other names are ignored.
+    // Keep an atom by name; of alternate locations the highest occupancy, of equal ones the first. Other names are
+    // ignored.
     void put(const char *atom_name, std::size_t length, Atom atom);
 };
 
@@ -70,8 +72,8 @@ gemmi::cif::Document read_cif(const char *data, std::size_t size);
 Entry read_mmcif(const char *data, std::size_t size, bool alphafold_compatible);
 // structure_pdb.cpp: the first model's protein chains
 Entry read_pdb(const char *data, std::size_t size);
-// The atoms of the first model (later ones stand empty), sequences, header. first_date may be NULL. split_at_ter: protein behind
-// a TER is a chain of its own; else chains are told by their id alone.
+// The atoms of the first model (later ones stand empty), sequences, header. first_date may be NULL. split_at_ter:
+// protein behind a TER is a chain of its own; else chains are told by their id alone.
 gemmi::Structure read_pdb_structure(const char *data, std::size_t size, std::string *first_date, bool split_at_ter);
 // Chains of the first model from what is observed, aligned to the sequence where one was declared.
 void add_observed_chains(Entry &entry, gemmi::Structure &structure);

@@ -1,4 +1,5 @@
-// structure_cif.cpp - CIF syntax (Hall, Allen & Brown 1991; CIF 1.1) into gemmi's document, with the line of every fault.
+// structure_cif.cpp - CIF syntax (Hall, Allen & Brown 1991; CIF 1.1) into gemmi's document, with the line of every
+// fault.
 //
 // gemmi's own parser needs PEGTL, which its Debian package does not bring; this one knows lines, and keeps only the
 // categories that are used here, which halves the time.
@@ -7,11 +8,13 @@
 #include <cstring>
 #include <strings.h>
 
-namespace ff {
+namespace ff
+{
 
 namespace cif = gemmi::cif;
 
-namespace {
+namespace
+{
 
 enum class Kind { End, Data, Loop, Frame, Tag, Value };
 
@@ -30,8 +33,9 @@ bool begins(const Token &token, const char *word)
     return token.length >= n && strncasecmp(token.begin, word, n) == 0;
 }
 
-class Tokenizer {
-public:
+class Tokenizer
+{
+  public:
     Tokenizer(const char *data, std::size_t size) : at_(data), begin_(data), end_(data + size) {}
 
     Token next()
@@ -50,15 +54,15 @@ public:
             at_++;
         }
         token.length = (std::size_t)(at_ - token.begin);
-        token.kind = *token.begin == '_'        ? Kind::Tag
-                     : begins(token, "data_")   ? Kind::Data
-                     : begins(token, "save_")   ? Kind::Frame
+        token.kind = *token.begin == '_'                           ? Kind::Tag
+                     : begins(token, "data_")                      ? Kind::Data
+                     : begins(token, "save_")                      ? Kind::Frame
                      : begins(token, "loop_") && token.length == 5 ? Kind::Loop
-                                                : Kind::Value;
+                                                                   : Kind::Value;
         return token;
     }
 
-private:
+  private:
     void skip_blanks()
     {
         while (at_ < end_ && (is_blank(*at_) || *at_ == '#')) {
@@ -105,9 +109,9 @@ private:
 // Whether a tag's category is read by anyone here.
 bool is_wanted(const Token &tag)
 {
-    for (const char *category :
-         {"_atom_site.", "_entry.", "_exptl.", "_refine.", "_reflns.", "_em_3d_reconstruction.", "_pdbx_audit_revision_history.",
-          "_chem_comp.", "_entity.", "_entity_poly.", "_entity_poly_seq.", "_struct_asym."})
+    for (const char *category : {"_atom_site.", "_entry.", "_exptl.", "_refine.", "_reflns.",
+                                 "_em_3d_reconstruction.", "_pdbx_audit_revision_history.", "_chem_comp.", "_entity.",
+                                 "_entity_poly.", "_entity_poly_seq.", "_struct_asym."})
         if (begins(tag, category))
             return true;
     return false;
@@ -131,8 +135,8 @@ Token read_loop(Tokenizer &tokens, cif::Block *block, std::size_t line)
         if (wanted)
             loop.values.emplace_back(token.begin, token.length);
     if (count % width != 0)
-        fail("line %zu: the loop of %s... has %zu columns and %zu values, not whole rows (cut file?)", line, loop.tags[0].c_str(), width,
-             count);
+        fail("line %zu: the loop of %s... has %zu columns and %zu values, not whole rows (cut file?)", line,
+             loop.tags[0].c_str(), width, count);
     if (wanted) {
         block->items.emplace_back(cif::LoopArg{});
         block->items.back().line_number = (int)line;
@@ -169,14 +173,17 @@ cif::Document read_cif(const char *data, std::size_t size)
         } else if (token.kind == Kind::Tag) {
             const Token value = tokens.next();
             if (value.kind != Kind::Value)
-                fail("line %zu: %.*s has no value (cut file?)", token.line, (int)(token.length < 80 ? token.length : 80), token.begin);
+                fail("line %zu: %.*s has no value (cut file?)", token.line,
+                     (int)(token.length < 80 ? token.length : 80), token.begin);
             if (into != nullptr && is_wanted(token)) {
-                into->items.emplace_back(std::string(token.begin, token.length), std::string(value.begin, value.length));
+                into->items.emplace_back(std::string(token.begin, token.length),
+                                         std::string(value.begin, value.length));
                 into->items.back().line_number = (int)token.line;
             }
             token = tokens.next();
         } else {
-            fail("line %zu: \"%.*s\" belongs to no tag", token.line, (int)(token.length < 40 ? token.length : 40), token.begin);
+            fail("line %zu: \"%.*s\" belongs to no tag", token.line, (int)(token.length < 40 ? token.length : 40),
+                 token.begin);
         }
     }
     return document;

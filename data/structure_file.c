@@ -33,7 +33,8 @@ void ff_structure_destroy(ff_structure *structure)
     *structure = (ff_structure){.num_chains = 0};
 }
 
-ff_status ff_structure_read(ff_ctx *ctx, ff_structure *structure, const char *path, const ff_structure_options *options)
+ff_status ff_structure_read(ff_ctx *ctx, ff_structure *structure, const char *path,
+                            const ff_structure_options *options)
 {
     *structure = (ff_structure){.num_chains = 0};
     char *data = NULL;
@@ -44,7 +45,8 @@ ff_status ff_structure_read(ff_ctx *ctx, ff_structure *structure, const char *pa
     return status;
 }
 
-ff_status ff_structure_read_protein(ff_ctx *ctx, ff_protein *protein, const char *path, const ff_structure_options *options)
+ff_status ff_structure_read_protein(ff_ctx *ctx, ff_protein *protein, const char *path,
+                                    const ff_structure_options *options)
 {
     *protein = (ff_protein){.num_res = 0};
     char *data = NULL;
@@ -121,7 +123,8 @@ static ff_status add_texts(const target *t, const ff_structure_chain *chain)
     return FF_OK;
 }
 
-ff_status ff_structure_chain_arrays(ff_ctx *ctx, ff_array_set *set, const char *prefix, const ff_structure_chain *chain)
+ff_status ff_structure_chain_arrays(ff_ctx *ctx, ff_array_set *set, const char *prefix,
+                                    const ff_structure_chain *chain)
 {
     const int64_t n = chain->num_res;
     const target t = {ctx, set, prefix, n};

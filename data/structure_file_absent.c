@@ -5,22 +5,23 @@
 
 static ff_status not_built(ff_ctx *ctx, const char *name)
 {
-    return FF_FAIL(ctx, FF_ERR_UNSUPPORTED,
-                   "%s: this program was built without gemmi, which reads structures: `make deps` installs it (Debian: "
-                   "gemmi-dev), then build again",
-                   name);
+    return FF_FAIL(
+        ctx, FF_ERR_UNSUPPORTED,
+        "%s: this program was built without gemmi, which reads structures: `make deps` installs it (Debian: "
+        "gemmi-dev), then build again",
+        name);
 }
 
-ff_status ff_structure_read_bytes(ff_ctx *ctx, ff_structure *structure, const char *data, size_t size, const char *name,
-                                  const ff_structure_options *options)
+ff_status ff_structure_read_bytes(ff_ctx *ctx, ff_structure *structure, const char *data, size_t size,
+                                  const char *name, const ff_structure_options *options)
 {
     (void)data, (void)size, (void)options;
     *structure = (ff_structure){.num_chains = 0};
     return not_built(ctx, name);
 }
 
-ff_status ff_structure_read_protein_bytes(ff_ctx *ctx, ff_protein *protein, const char *data, size_t size, const char *name,
-                                          const ff_structure_options *options)
+ff_status ff_structure_read_protein_bytes(ff_ctx *ctx, ff_protein *protein, const char *data, size_t size,
+                                          const char *name, const ff_structure_options *options)
 {
     (void)data, (void)size, (void)options;
     *protein = (ff_protein){.num_res = 0};

@@ -99,7 +99,8 @@ static bool is_folder(const char *folder, const struct dirent *d)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* Structure files and, where asked for, folders; false with errno when the folder cannot be read, or memory is short. */
+/* Structure files and, where asked for, folders; false with errno when the folder cannot be read, or memory is short.
+ */
 static bool list_folder(const char *folder, list *files, list *folders)
 {
     DIR *dir = opendir(folder);
@@ -136,7 +137,8 @@ ff_status ff_structure_finder_create(ff_ctx *ctx, ff_structure_finder **finder, 
     if (!list_folder(folder, &f->files, &f->folders)) {
         const int error = errno;
         ff_structure_finder_destroy(f);
-        return FF_FAIL(ctx, error == ENOMEM ? FF_ERR_MEM : FF_ERR_IO, "cannot list folder %s: %s", folder, strerror(error));
+        return FF_FAIL(ctx, error == ENOMEM ? FF_ERR_MEM : FF_ERR_IO, "cannot list folder %s: %s", folder,
+                       strerror(error));
     }
     *finder = f;
     return FF_OK;
@@ -228,8 +230,8 @@ char *ff_structure_find(const ff_structure_finder *f, const char *id, const char
     return path != NULL ? path : find_below(f, whole, id, chain);
 }
 
-ff_status ff_structure_find_current(ff_ctx *ctx, const ff_structure_finder *finder, const ff_obsolete *obsolete, const char *id,
-                                    const char *chain, char *found, char **path)
+ff_status ff_structure_find_current(ff_ctx *ctx, const ff_structure_finder *finder, const ff_obsolete *obsolete,
+                                    const char *id, const char *chain, char *found, char **path)
 {
     char current[FF_PDB_ID_BYTES];
     const ff_status circle = ff_obsolete_follow(ctx, obsolete, id, current);

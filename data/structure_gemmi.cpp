@@ -19,7 +19,8 @@
 #include "data/structure_file.h"
 #include "structure/residue_constants.h"
 
-namespace ff {
+namespace ff
+{
 
 void fail(const char *format, ...)
 {
@@ -55,7 +56,8 @@ char hetero_flag(bool hetatm, const std::string &name)
 void Variant::put(const char *atom_name, std::size_t length, Atom atom)
 {
     atom.index = atom37_index(atom_name, length);
-    if (atom.index < 0 && name == "MSE" && length == 2 && std::toupper(atom_name[0]) == 'S' && std::toupper(atom_name[1]) == 'E')
+    if (atom.index < 0 && name == "MSE" && length == 2 && std::toupper(atom_name[0]) == 'S' &&
+        std::toupper(atom_name[1]) == 'E')
         atom.index = atom37_index("SD", 2);
     if (atom.index < 0)
         return;
@@ -84,7 +86,8 @@ Variant &Place::variant(const std::string &name, int number, char insertion_code
     return variants[last];
 }
 
-namespace {
+namespace
+{
 
 // ---- from C++ to C ----
 
@@ -133,7 +136,8 @@ void fill_place(ff_structure_chain *c, std::size_t i, const Place &place)
     const Variant *v = place.variants.empty() ? nullptr : &place.variants[place.last];
     // the declared name gives the letter, unless another residue is what was seen there
     const std::string &name = v != nullptr ? v->name : place.monomer;
-    const std::string &monomer = place.monomer.empty() || (v != nullptr && place.variants.size() > 1) ? name : place.monomer;
+    const std::string &monomer =
+        place.monomer.empty() || (v != nullptr && place.variants.size() > 1) ? name : place.monomer;
     c->sequence[i] = one_letter(monomer);
     c->aatype[i] = aatype_of(c->sequence[i]);
     std::snprintf(c->residue_name[i], FF_RESIDUE_NAME_BYTES, "%s", name.c_str());
@@ -159,14 +163,15 @@ void check_distances(ff_structure_chain *c)
 {
     const float limit = 150;
     for (int64_t i = 1; i < c->num_res; i++) {
-        const float *mask = c->mask + i * FF_NUM_ATOM37 + FF_ATOM_CA, *ca = c->positions + (i * FF_NUM_ATOM37 + FF_ATOM_CA) * 3;
+        const float *mask = c->mask + i * FF_NUM_ATOM37 + FF_ATOM_CA,
+                    *ca = c->positions + (i * FF_NUM_ATOM37 + FF_ATOM_CA) * 3;
         if (mask[0] == 0 || mask[-FF_NUM_ATOM37] == 0)
             continue;
         const float d = distance(ca, ca - 3 * FF_NUM_ATOM37);
         if (d > limit) {
             char text[120];
-            std::snprintf(text, sizeof text, "CA atoms of residues %lld and %lld are %.1f Å apart, more than %.0f", (long long)i,
-                          (long long)i + 1, (double)d, (double)limit);
+            std::snprintf(text, sizeof text, "CA atoms of residues %lld and %lld are %.1f Å apart, more than %.0f",
+                          (long long)i, (long long)i + 1, (double)d, (double)limit);
             c->problem = copy_text(text);
             return;
         }
@@ -209,9 +214,9 @@ void fill_structure(ff_structure *s, const Entry &entry)
 
 // ---- AlphaFold's from_pdb_string ----
 
-// Residues of a chain under AlphaFold's (Biopython's) identity: hetero field, number, insertion code. A second residue of
-// one identity adds its atoms where it has the same name, replaces the first where all atoms of that are alternates (a
-// point mutation), and is dropped otherwise.
+// Residues of a chain under AlphaFold's (Biopython's) identity: hetero field, number, insertion code. A second
+// residue of one identity adds its atoms where it has the same name, replaces the first where all atoms of that are
+// alternates (a point mutation), and is dropped otherwise.
 struct Identified {
     char chain_id;
     bool alternates_only;
@@ -232,13 +237,16 @@ void put_atoms(Variant &variant, const gemmi::Residue &residue)
         const std::string &name = atom.name;
         if (atom37_index(name.c_str(), name.size()) >= 0) // selenium stays out here
             variant.put(name.c_str(), name.size(),
-                        {-1, atom.altloc == '\0' ? ' ' : atom.altloc, atom.occ, atom.b_iso,
+                        {-1,
+                         atom.altloc == '\0' ? ' ' : atom.altloc,
+                         atom.occ,
+                         atom.b_iso,
                          {(float)atom.pos.x, (float)atom.pos.y, (float)atom.pos.z}});
     }
 }
 
-void add_residue(std::vector<Identified> &residues, std::map<std::string, std::size_t> &by_identity, const std::string &chain,
-                 const gemmi::Residue &residue)
+void add_residue(std::vector<Identified> &residues, std::map<std::string, std::size_t> &by_identity,
+                 const std::string &chain, const gemmi::Residue &residue)
 {
     const char het = hetero_flag(residue.het_flag == 'H', residue.name);
     const std::string identity = chain + '|' + het + (het == 'H' ? residue.name : "") + '|' + residue.seqid.str();
@@ -383,7 +391,8 @@ extern "C" ff_status ff_structure_read_bytes(ff_ctx *ctx, ff_structure *structur
         if (ff::is_blank(data, size))
             ff::fail("the file is empty");
         const ff::Ascii text(data, size);
-        const bool mmcif = o->format == FF_STRUCTURE_MMCIF || (o->format == FF_STRUCTURE_AUTO && ff::looks_like_mmcif(data, size));
+        const bool mmcif =
+            o->format == FF_STRUCTURE_MMCIF || (o->format == FF_STRUCTURE_AUTO && ff::looks_like_mmcif(data, size));
         const ff::Entry entry =
             mmcif ? ff::read_mmcif(text.data, size, o->alphafold_compatible) : ff::read_pdb(text.data, size);
         if (entry.chains.empty())
@@ -404,7 +413,8 @@ extern "C" ff_status ff_structure_read_protein_bytes(ff_ctx *ctx, ff_protein *pr
         if (ff::is_blank(data, size))
             ff::fail("the file is empty");
         const ff::Ascii text(data, size);
-        const std::vector<ff::Identified> residues = ff::read_identified(text.data, size, options != nullptr && options->alphafold_compatible);
+        const std::vector<ff::Identified> residues =
+            ff::read_identified(text.data, size, options != nullptr && options->alphafold_compatible);
         if (residues.empty())
             ff::fail("no residue with a known atom in it");
         const ff_status status = ff_protein_create(ctx, protein, (int64_t)residues.size());

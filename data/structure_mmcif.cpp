@@ -1,5 +1,5 @@
-// structure_mmcif.cpp - an mmCIF entry as AlphaFold's mmcif_parsing.py takes it: chains from _entity_poly_seq, _chem_comp and
-// _struct_asym, coordinates of the first model from _atom_site.
+// structure_mmcif.cpp - an mmCIF entry as AlphaFold's mmcif_parsing.py takes it: chains from _entity_poly_seq,
+// _chem_comp and _struct_asym, coordinates of the first model from _atom_site.
 #include "data/structure_build.hpp"
 
 #include <algorithm>
@@ -11,11 +11,13 @@
 #include <gemmi/numb.hpp>
 #include <gemmi/resinfo.hpp>
 
-namespace ff {
+namespace ff
+{
 
 namespace cif = gemmi::cif;
 
-namespace {
+namespace
+{
 
 std::string lower(std::string text)
 {
@@ -38,7 +40,8 @@ bool read_int(const std::string &value, int &number)
 
 double read_resolution(cif::Block &block)
 {
-    for (const char *tag : {"_refine.ls_d_res_high", "_em_3d_reconstruction.resolution", "_reflns.d_resolution_high"}) {
+    for (const char *tag :
+         {"_refine.ls_d_res_high", "_em_3d_reconstruction.resolution", "_reflns.d_resolution_high"}) {
         cif::Column column = block.find_values(tag);
         if (column.length() == 0)
             continue;
@@ -69,7 +72,7 @@ void read_header(cif::Block &block, Entry &entry, bool alphafold_compatible)
 
 struct Polymer {
     std::string entity;
-    std::vector<std::string> monomers;        // the first named for each number
+    std::vector<std::string> monomers;          // the first named for each number
     std::unordered_map<int, std::size_t> place; // by number
     bool peptide = false;
 };
@@ -85,7 +88,8 @@ std::vector<Polymer> read_polymers(cif::Block &block, bool alphafold_compatible)
         int number;
         if (!read_int(row[1], number))
             fail("_entity_poly_seq.num is \"%s\", not a number", row[1].c_str());
-        auto polymer = std::find_if(polymers.begin(), polymers.end(), [&](const Polymer &p) { return p.entity == entity; });
+        auto polymer =
+            std::find_if(polymers.begin(), polymers.end(), [&](const Polymer &p) { return p.entity == entity; });
         if (polymer == polymers.end()) {
             polymers.emplace_back();
             polymer = polymers.end() - 1;
@@ -146,13 +150,15 @@ enum Tag { ATOM, GROUP, ALT, COMP, ASYM, SEQ, X, Y, Z, AUTH_SEQ, AUTH_ASYM, INS,
 
 cif::Table find_atoms(cif::Block &block)
 {
-    for (const char *tag : {"_atom_site.label_atom_id", "_atom_site.label_comp_id", "_atom_site.label_asym_id",
-                            "_atom_site.label_seq_id", "_atom_site.Cartn_x", "_atom_site.Cartn_y", "_atom_site.Cartn_z"})
+    for (const char *tag :
+         {"_atom_site.label_atom_id", "_atom_site.label_comp_id", "_atom_site.label_asym_id",
+          "_atom_site.label_seq_id", "_atom_site.Cartn_x", "_atom_site.Cartn_y", "_atom_site.Cartn_z"})
         if (block.find_values(tag).length() == 0)
             fail("no %s: an mmCIF file of a structure has it", tag);
-    return block.find("_atom_site.", {"label_atom_id", "?group_PDB", "?label_alt_id", "label_comp_id", "label_asym_id", "label_seq_id",
-                                      "Cartn_x", "Cartn_y", "Cartn_z", "?auth_seq_id", "?auth_asym_id", "?pdbx_PDB_ins_code",
-                                      "?occupancy", "?B_iso_or_equiv", "?pdbx_PDB_model_num"});
+    return block.find("_atom_site.",
+                      {"label_atom_id", "?group_PDB", "?label_alt_id", "label_comp_id", "label_asym_id",
+                       "label_seq_id", "Cartn_x", "Cartn_y", "Cartn_z", "?auth_seq_id", "?auth_asym_id",
+                       "?pdbx_PDB_ins_code", "?occupancy", "?B_iso_or_equiv", "?pdbx_PDB_model_num"});
 }
 
 // The value of a column, NULL when it is unknown or not there.
@@ -193,7 +199,8 @@ void put_atom(cif::Table::Row &row, std::size_t number, Filling &filling, bool a
     int sequence_number, author_number;
     if (!read_int(row[SEQ], sequence_number)) {
         if (alphafold_compatible)
-            fail("row %zu of _atom_site: label_seq_id is \"%s\"; AlphaFold does not take it", number, row[SEQ].c_str());
+            fail("row %zu of _atom_site: label_seq_id is \"%s\"; AlphaFold does not take it", number,
+                 row[SEQ].c_str());
         return; // not a residue of the polymer
     }
     const auto place = filling.polymer->place.find(sequence_number);
@@ -252,9 +259,11 @@ Entry read_mmcif(const char *data, std::size_t size, bool alphafold_compatible)
     if (document.blocks.empty())
         fail("no data block in it");
     std::size_t first = 0; // with coordinates; a file may begin with other blocks
-    while (first + 1 < document.blocks.size() && document.blocks[first].find_values("_atom_site.Cartn_x").length() == 0)
+    while (first + 1 < document.blocks.size() &&
+           document.blocks[first].find_values("_atom_site.Cartn_x").length() == 0)
         first++;
-    cif::Block &block = document.blocks[document.blocks[first].find_values("_atom_site.Cartn_x").length() > 0 ? first : 0];
+    cif::Block &block =
+        document.blocks[document.blocks[first].find_values("_atom_site.Cartn_x").length() > 0 ? first : 0];
     Entry entry;
     read_header(block, entry, alphafold_compatible);
     find_atoms(block);

@@ -1,6 +1,8 @@
-// structure_pdb.cpp - PDB files, line by line into gemmi's structure: messages have their line, and numbers are numbers.
+// structure_pdb.cpp - PDB files, line by line into gemmi's structure: messages have their line, and numbers are
+// numbers.
 //
-// (gemmi's own reader takes what is no number as 0, and shifts negative residue numbers, which C++17 leaves undefined.)
+// (gemmi's own reader takes what is no number as 0, and shifts negative residue numbers, which C++17 leaves
+// undefined.)
 #include "data/structure_build.hpp"
 
 #include <algorithm>
@@ -13,9 +15,11 @@
 #include <gemmi/align.hpp>
 #include <gemmi/polyheur.hpp>
 
-namespace ff {
+namespace ff
+{
 
-namespace {
+namespace
+{
 
 enum { COORDINATE_COLUMN = 30, COORDINATE_END = 54 };
 
@@ -47,7 +51,8 @@ struct Line {
         const std::string columns = text(from, width);
         char *end = nullptr;
         *value = std::strtod(columns.c_str(), &end);
-        return !columns.empty() && *end == '\0' && std::isfinite(*value) && columns.find_first_of("xXpP") == std::string::npos;
+        return !columns.empty() && *end == '\0' && std::isfinite(*value) &&
+               columns.find_first_of("xXpP") == std::string::npos;
     }
 
     char at(std::size_t column) const { return column < length ? begin[column] : ' '; }
@@ -71,8 +76,9 @@ int residue_number(const Line &line)
     return (int)(hybrid ? value - 466560 + 10000 : value);
 }
 
-class PdbReader {
-public:
+class PdbReader
+{
+  public:
     PdbReader(std::string *first_date, bool split_at_ter) : first_date_(first_date), split_at_ter_(split_at_ter) {}
 
     gemmi::Structure read(const char *data, std::size_t size)
@@ -96,7 +102,7 @@ public:
         return std::move(structure_);
     }
 
-private:
+  private:
     void read_line(const Line &line)
     {
         if (line.is("ATOM") || line.is("HETATM"))
@@ -165,7 +171,8 @@ private:
         id.name = line.text(17, 3);
         if (residue_ < chain.residues.size() && chain.residues[residue_].matches(id))
             return chain.residues[residue_];
-        const auto known = residues_.emplace(std::to_string(chain_) + '|' + std::string(line.begin + 17, 10), chain.residues.size());
+        const auto known =
+            residues_.emplace(std::to_string(chain_) + '|' + std::string(line.begin + 17, 10), chain.residues.size());
         residue_ = known.first->second;
         if (known.second) {
             chain.residues.emplace_back(id);
@@ -181,10 +188,12 @@ private:
     {
         double xyz[3];
         if (line.length < COORDINATE_END)
-            fail("line %zu: the atom record ends at column %zu, before its coordinates do (cut file?)", line.number, line.length);
+            fail("line %zu: the atom record ends at column %zu, before its coordinates do (cut file?)", line.number,
+                 line.length);
         for (int k = 0; k < 3; k++)
             if (!line.real(COORDINATE_COLUMN + 8 * (std::size_t)k, 8, &xyz[k]))
-                fail("line %zu: %c is \"%.8s\", not a coordinate", line.number, 'x' + k, line.begin + COORDINATE_COLUMN + 8 * k);
+                fail("line %zu: %c is \"%.8s\", not a coordinate", line.number, 'x' + k,
+                     line.begin + COORDINATE_COLUMN + 8 * k);
         if (!model_open_)
             begin_model();
         num_atoms_++;
@@ -250,7 +259,8 @@ private:
         if (month == nullptr || (month - months) % 3 != 0 || day < 1 || day > 31)
             return;
         char text[40];
-        std::snprintf(text, sizeof text, "%04d-%02d-%02d", (year < 70 ? 2000 : 1900) + year % 100, (int)(month - months) / 3 + 1, day);
+        std::snprintf(text, sizeof text, "%04d-%02d-%02d", (year < 70 ? 2000 : 1900) + year % 100,
+                      (int)(month - months) / 3 + 1, day);
         *first_date_ = text;
     }
 
@@ -260,13 +270,15 @@ private:
     bool model_open_ = false;
     std::size_t chain_ = SIZE_MAX, residue_ = SIZE_MAX; // where the last atom went, in the first model
     std::vector<bool> ended_;                           // by chain: TER was seen
-    std::unordered_map<std::string, std::size_t> residues_; // places in their chain by chain, name, number, insertion code
+    std::unordered_map<std::string, std::size_t>
+        residues_; // places in their chain by chain, name, number, insertion code
     std::size_t num_atoms_ = 0;
 };
 
 Variant &variant_of(Place &place, const gemmi::Residue &residue)
 {
-    return place.variant(residue.name, *residue.seqid.num, residue.seqid.icode, hetero_flag(residue.het_flag == 'H', residue.name));
+    return place.variant(residue.name, *residue.seqid.num, residue.seqid.icode,
+                         hetero_flag(residue.het_flag == 'H', residue.name));
 }
 
 // Residues one after the other; those of one number (microheterogeneity) share a place.
@@ -280,7 +292,10 @@ void add_in_order(Chain &chain, gemmi::ResidueSpan &polymer)
         Variant &variant = variant_of(chain.places.back(), residue);
         for (const gemmi::Atom &atom : residue.atoms)
             variant.put(atom.name.c_str(), atom.name.size(),
-                        {-1, atom.altloc == '\0' ? ' ' : atom.altloc, atom.occ, atom.b_iso,
+                        {-1,
+                         atom.altloc == '\0' ? ' ' : atom.altloc,
+                         atom.occ,
+                         atom.b_iso,
                          {(float)atom.pos.x, (float)atom.pos.y, (float)atom.pos.z}});
     }
 }
@@ -332,9 +347,9 @@ bool is_polymer(const gemmi::Residue &residue) { return residue.entity_type == g
 void classify(std::vector<gemmi::Residue> &residues)
 {
     for (gemmi::Residue &residue : residues)
-        residue.entity_type = is_amino_acid(residue)   ? gemmi::EntityType::Polymer
-                              : residue.is_water() ? gemmi::EntityType::Water
-                                                   : gemmi::EntityType::NonPolymer;
+        residue.entity_type = is_amino_acid(residue) ? gemmi::EntityType::Polymer
+                              : residue.is_water()   ? gemmi::EntityType::Water
+                                                     : gemmi::EntityType::NonPolymer;
     std::vector<std::size_t> caps;
     for (std::size_t i = 0; i < residues.size(); i++)
         if (is_cap(residues[i]) &&
@@ -379,16 +394,17 @@ void add_observed_chains(Entry &entry, gemmi::Structure &structure)
         if (polymer.size() == 0)
             continue;
         const gemmi::Entity *entity = structure.get_entity_of(polymer);
-        const gemmi::PolymerType type =
-            entity != nullptr && entity->polymer_type != gemmi::PolymerType::Unknown ? entity->polymer_type
-                                                                                     : gemmi::check_polymer_type(polymer);
+        const gemmi::PolymerType type = entity != nullptr && entity->polymer_type != gemmi::PolymerType::Unknown
+                                            ? entity->polymer_type
+                                            : gemmi::check_polymer_type(polymer);
         if (!gemmi::is_polypeptide(type))
             continue;
         Chain chain;
         chain.id = gemmi_chain.name;
         chain.label_id = gemmi_chain.name;
         add_in_order(chain, polymer);
-        chain.declared = entity != nullptr && !entity->full_sequence.empty() && spread(chain, polymer, entity->full_sequence);
+        chain.declared =
+            entity != nullptr && !entity->full_sequence.empty() && spread(chain, polymer, entity->full_sequence);
         entry.chains.push_back(std::move(chain));
     }
 }

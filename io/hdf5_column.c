@@ -95,11 +95,12 @@ static bool fits(hid_t id, ff_hdf5_type type, int ndim, const int64_t *shape, in
 static void learn_layout(ff_hdf5_column *c, hid_t file)
 {
     hsize_t chunk[FF_HDF5_MAX_DIMS + 1] = {0}, user_block = 0;
-    const hid_t layout = H5Dget_create_plist(c->id), creation = H5Fget_create_plist(file), stored = H5Dget_type(c->id);
+    const hid_t layout = H5Dget_create_plist(c->id), creation = H5Fget_create_plist(file),
+                stored = H5Dget_type(c->id);
     void *handle = NULL;
     H5Pget_userblock(creation, &user_block);
-    c->by_hand = H5Pget_layout(layout) == H5D_CHUNKED && H5Pget_chunk(layout, c->ndim + 1, chunk) == c->ndim + 1 && chunk[0] > 0 &&
-                 user_block == 0 && H5Tequal(c->memory_type, stored) > 0 &&
+    c->by_hand = H5Pget_layout(layout) == H5D_CHUNKED && H5Pget_chunk(layout, c->ndim + 1, chunk) == c->ndim + 1 &&
+                 chunk[0] > 0 && user_block == 0 && H5Tequal(c->memory_type, stored) > 0 &&
                  H5Fget_vfd_handle(file, H5P_DEFAULT, &handle) >= 0 && handle != NULL;
     int64_t elements = 1;
     for (int i = 0; i < c->ndim; i++)
@@ -127,8 +128,8 @@ static void learn_layout(ff_hdf5_column *c, hid_t file)
     H5Pclose(layout);
 }
 
-ff_status ff_hdf5_column_open(ff_ctx *ctx, ff_hdf5_column **column, ff_hdf5_file *file, const char *dataset, ff_hdf5_type type,
-                              int ndim, const int64_t *shape)
+ff_status ff_hdf5_column_open(ff_ctx *ctx, ff_hdf5_column **column, ff_hdf5_file *file, const char *dataset,
+                              ff_hdf5_type type, int ndim, const int64_t *shape)
 {
     *column = NULL;
     const hid_t id = ff_hdf5_exists(file, dataset) ? H5Dopen2(file->id, dataset, H5P_DEFAULT) : -1;
@@ -137,8 +138,8 @@ ff_status ff_hdf5_column_open(ff_ctx *ctx, ff_hdf5_column **column, ff_hdf5_file
         return FF_FAIL(ctx, FF_ERR_FORMAT, "%s: no data set %s", file->path, dataset);
     if (!fits(id, type, ndim, shape, &rows)) {
         H5Dclose(id);
-        return FF_FAIL(ctx, FF_ERR_FORMAT, "%s: data set %s does not hold rows of %s in %d dimensions, as wanted", file->path, dataset,
-                       type_name(type), ndim);
+        return FF_FAIL(ctx, FF_ERR_FORMAT, "%s: data set %s does not hold rows of %s in %d dimensions, as wanted",
+                       file->path, dataset, type_name(type), ndim);
     }
     ff_hdf5_column *c = calloc(1, sizeof *c);
     if (c == NULL) {
@@ -192,8 +193,8 @@ static bool locate(ff_hdf5_column *c, int64_t chunk, chunk_place *place)
         unsigned mask = 0;
         haddr_t address = HADDR_UNDEF;
         ff_hdf5_prepare();
-        good = H5Dget_chunk_info_by_coord(c->id, offset, &mask, &address, &bytes) >= 0 && address != HADDR_UNDEF && bytes > 0 &&
-               bytes <= UINT32_MAX;
+        good = H5Dget_chunk_info_by_coord(c->id, offset, &mask, &address, &bytes) >= 0 && address != HADDR_UNDEF &&
+               bytes > 0 && bytes <= UINT32_MAX;
         if (good)
             *known = (chunk_place){address, (uint32_t)bytes, mask, true};
     }
@@ -228,8 +229,10 @@ static bool inflate_into(void *to, size_t to_bytes, const void *from, size_t fro
 #endif
 }
 
-/* Bytes of elements [first, first + count) out of a shuffled chunk of n: byte b of all elements stands before byte b + 1. */
-static void unshuffle(unsigned char *to, const unsigned char *from, size_t n, size_t element_bytes, size_t first, size_t count)
+/* Bytes of elements [first, first + count) out of a shuffled chunk of n: byte b of all elements stands before byte b
+ * + 1. */
+static void unshuffle(unsigned char *to, const unsigned char *from, size_t n, size_t element_bytes, size_t first,
+                      size_t count)
 {
     if (element_bytes == 4) {
         const unsigned char *a = from + first, *b = a + n, *c = b + n, *d = c + n;
@@ -247,12 +250,14 @@ static void unshuffle(unsigned char *to, const unsigned char *from, size_t n, si
 }
 
 /* Rows [first, first + count) of a chunk; `raw` and `plain` are scratch of a chunk each. */
-static bool read_chunk(ff_hdf5_column *c, int64_t chunk, int64_t first, int64_t count, char *to, char *raw, char *plain)
+static bool read_chunk(ff_hdf5_column *c, int64_t chunk, int64_t first, int64_t count, char *to, char *raw,
+                       char *plain)
 {
     const size_t elements = (size_t)(c->chunk_rows * c->row_elements), bytes = elements * c->element_bytes;
     const size_t row_bytes = (size_t)c->row_elements * c->element_bytes;
     chunk_place place;
-    if (!locate(c, chunk, &place) || place.bytes > bytes + bytes / 8 + 1024 || !read_at(c->fd, raw, place.bytes, place.address))
+    if (!locate(c, chunk, &place) || place.bytes > bytes + bytes / 8 + 1024 ||
+        !read_at(c->fd, raw, place.bytes, place.address))
         return false;
     bool shuffled = false;
     char *now = raw;
@@ -274,8 +279,8 @@ static bool read_chunk(ff_hdf5_column *c, int64_t chunk, int64_t first, int64_t 
     if (now_bytes != bytes)
         return false;
     if (shuffled && c->element_bytes > 1)
-        unshuffle((unsigned char *)to, (const unsigned char *)now, elements, c->element_bytes, (size_t)(first * c->row_elements),
-                  (size_t)(count * c->row_elements));
+        unshuffle((unsigned char *)to, (const unsigned char *)now, elements, c->element_bytes,
+                  (size_t)(first * c->row_elements), (size_t)(count * c->row_elements));
     else
         memcpy(to, now + (size_t)first * row_bytes, (size_t)count * row_bytes);
     return true;
@@ -285,7 +290,8 @@ static bool read_chunk(ff_hdf5_column *c, int64_t chunk, int64_t first, int64_t 
 
 static bool read_by_hand(ff_hdf5_column *c, int64_t first, int64_t count, char *to)
 {
-    const size_t row_bytes = (size_t)c->row_elements * c->element_bytes, chunk_bytes = (size_t)c->chunk_rows * row_bytes;
+    const size_t row_bytes = (size_t)c->row_elements * c->element_bytes,
+                 chunk_bytes = (size_t)c->chunk_rows * row_bytes;
     char *raw = malloc(2 * chunk_bytes + chunk_bytes / 8 + 1024);
     bool good = raw != NULL;
     for (int64_t end = first + count; good && first < end;) {
@@ -327,13 +333,14 @@ static bool read_by_library(ff_hdf5_column *c, int64_t first, int64_t count, voi
 ff_status ff_hdf5_column_read(ff_ctx *ctx, ff_hdf5_column *c, int64_t first, int64_t count, void *data)
 {
     if (first < 0 || count < 0 || count > c->rows || first > c->rows - count)
-        return FF_FAIL(ctx, FF_ERR_FORMAT, "%s: data set %s has %lld rows, %lld from %lld were wanted", c->path, c->name,
-                       (long long)c->rows, (long long)count, (long long)first);
+        return FF_FAIL(ctx, FF_ERR_FORMAT, "%s: data set %s has %lld rows, %lld from %lld were wanted", c->path,
+                       c->name, (long long)c->rows, (long long)count, (long long)first);
     if (count == 0 || c->row_elements == 0)
         return FF_OK;
     const bool good = c->by_hand ? read_by_hand(c, first, count, data) : read_by_library(c, first, count, data);
     return good ? FF_OK
-                : FF_FAIL(ctx, FF_ERR_FORMAT, "%s: data set %s: rows %lld to %lld cannot be read (damaged or truncated file)", c->path,
+                : FF_FAIL(ctx, FF_ERR_FORMAT,
+                          "%s: data set %s: rows %lld to %lld cannot be read (damaged or truncated file)", c->path,
                           c->name, (long long)first, (long long)(first + count - 1));
 }
 
@@ -349,9 +356,11 @@ struct ff_hdf5_column_writer {
     int64_t shape[FF_HDF5_MAX_DIMS];
 };
 
-static hid_t make_dataset(hid_t file, const char *dataset, ff_hdf5_type type, int ndim, const int64_t *shape, int64_t chunk_rows)
+static hid_t make_dataset(hid_t file, const char *dataset, ff_hdf5_type type, int ndim, const int64_t *shape,
+                          int64_t chunk_rows)
 {
-    hsize_t dims[FF_HDF5_MAX_DIMS + 1] = {0}, most[FF_HDF5_MAX_DIMS + 1] = {H5S_UNLIMITED}, chunk[FF_HDF5_MAX_DIMS + 1];
+    hsize_t dims[FF_HDF5_MAX_DIMS + 1] = {0}, most[FF_HDF5_MAX_DIMS + 1] = {H5S_UNLIMITED},
+                                    chunk[FF_HDF5_MAX_DIMS + 1];
     chunk[0] = (hsize_t)chunk_rows;
     for (int i = 0; i < ndim; i++)
         dims[i + 1] = most[i + 1] = chunk[i + 1] = (hsize_t)shape[i];
@@ -370,8 +379,9 @@ static hid_t make_dataset(hid_t file, const char *dataset, ff_hdf5_type type, in
     return id;
 }
 
-ff_status ff_hdf5_column_append_open(ff_ctx *ctx, ff_hdf5_column_writer **column, ff_hdf5_writer *writer, const char *dataset,
-                                     ff_hdf5_type type, int ndim, const int64_t *shape, int64_t chunk_rows)
+ff_status ff_hdf5_column_append_open(ff_ctx *ctx, ff_hdf5_column_writer **column, ff_hdf5_writer *writer,
+                                     const char *dataset, ff_hdf5_type type, int ndim, const int64_t *shape,
+                                     int64_t chunk_rows)
 {
     *column = NULL;
     int64_t rows = 0;
@@ -380,10 +390,12 @@ ff_status ff_hdf5_column_append_open(ff_ctx *ctx, ff_hdf5_column_writer **column
     if (!there)
         id = make_dataset(writer->id, dataset, type, ndim, shape, chunk_rows);
     if (id < 0)
-        return FF_FAIL(ctx, FF_ERR_IO, "cannot write %s (%s): the disk is full or failed", writer->safe.path, dataset);
+        return FF_FAIL(ctx, FF_ERR_IO, "cannot write %s (%s): the disk is full or failed", writer->safe.path,
+                       dataset);
     if (there && !fits(id, type, ndim, shape, &rows)) {
         H5Dclose(id);
-        return FF_FAIL(ctx, FF_ERR_FORMAT, "%s: data set %s does not hold rows of %s in %d dimensions; it cannot be extended",
+        return FF_FAIL(ctx, FF_ERR_FORMAT,
+                       "%s: data set %s does not hold rows of %s in %d dimensions; it cannot be extended",
                        writer->safe.path, dataset, type_name(type), ndim);
     }
     ff_hdf5_column_writer *c = calloc(1, sizeof *c);
@@ -419,7 +431,8 @@ ff_status ff_hdf5_column_append(ff_ctx *ctx, ff_hdf5_column_writer *c, int64_t c
         H5Sclose(to);
     }
     if (!good)
-        return FF_FAIL(ctx, FF_ERR_IO, "cannot write %s (%s): the disk is full or failed", c->writer->safe.path, c->name);
+        return FF_FAIL(ctx, FF_ERR_IO, "cannot write %s (%s): the disk is full or failed", c->writer->safe.path,
+                       c->name);
     c->rows += count;
     return FF_OK;
 }
@@ -432,7 +445,8 @@ ff_status ff_hdf5_column_append_close(ff_ctx *ctx, ff_hdf5_column_writer *c)
         return FF_OK;
     ff_status status = FF_OK;
     if (H5Dclose(c->id) < 0) /* the last chunks are written here */
-        status = FF_FAIL(ctx, FF_ERR_IO, "cannot write %s (%s): the disk is full or failed", c->writer->safe.path, c->name);
+        status = FF_FAIL(ctx, FF_ERR_IO, "cannot write %s (%s): the disk is full or failed", c->writer->safe.path,
+                         c->name);
     free(c->name);
     free(c);
     return status;

@@ -18,8 +18,8 @@ struct ff_hdf5_writer {
     ff_safe_file safe;
 };
 
-/* Before anything else is asked of the library: no error printing of its own (a setting by thread), and no clean-up at exit,
- * which crashes over a file that could not be closed because the disk was full. */
+/* Before anything else is asked of the library: no error printing of its own (a setting by thread), and no clean-up
+ * at exit, which crashes over a file that could not be closed because the disk was full. */
 static inline void ff_hdf5_prepare(void)
 {
     H5dont_atexit();

@@ -12,7 +12,8 @@ static const char *file_of(const char *group) { return strchr(group, '/') + 1; }
 /* A refused file: the reader's message is what counts, and the context is free for the next case. */
 static void check_refusal(golden_data *g, ff_status status)
 {
-    golden_data_check(g, "refused", status == FF_ERR_FORMAT && strchr(g->ctx->message, '\n') == NULL && g->ctx->message[0] != '\0',
+    golden_data_check(g, "refused",
+                      status == FF_ERR_FORMAT && strchr(g->ctx->message, '\n') == NULL && g->ctx->message[0] != '\0',
                       "the reference refuses this file, we do not: %s", ff_status_name(status));
     ff_context_clear(g->ctx);
 }
@@ -20,7 +21,8 @@ static void check_refusal(golden_data *g, ff_status status)
 static void check_text(golden_data *g, const char *group, const char *name, const char *got)
 {
     char *want = golden_data_text(g, group, name);
-    golden_data_check(g, name, want != NULL && strcmp(want, got) == 0, "is \"%s\", wanted \"%s\"", got, want == NULL ? "(absent)" : want);
+    golden_data_check(g, name, want != NULL && strcmp(want, got) == 0, "is \"%s\", wanted \"%s\"", got,
+                      want == NULL ? "(absent)" : want);
     free(want);
 }
 
@@ -33,7 +35,8 @@ static void check_header(golden_data *g, const char *group, const ff_structure *
     check_text(g, group, "release_date", s->release_date);
     check_text(g, group, "structure_method", s->method);
     check_text(g, group, "chains", chains);
-    golden_data_check(g, "resolution", s->resolution == (float)resolution, "is %g, wanted %g", (double)s->resolution, resolution);
+    golden_data_check(g, "resolution", s->resolution == (float)resolution, "is %g, wanted %g", (double)s->resolution,
+                      resolution);
 }
 
 /* The reference reads 1pfe's microheterogeneous places as residues of their own: 10, where the entry has 8. */

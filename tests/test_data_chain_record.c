@@ -64,7 +64,8 @@ static void test_numbers_follow_the_bonds(void)
     enum { N = 5 };
     float positions[N * 37 * 3] = {0}, mask[N * 37] = {0};
     int32_t numbers[N] = {36, 36, 40, 45, 44}, index[N]; /* 36, 36A, 40, 45, 44 */
-    ff_structure_chain c = {.num_res = N, .positions = positions, .mask = mask, .author_number = numbers, .declared = false};
+    ff_structure_chain c = {
+        .num_res = N, .positions = positions, .mask = mask, .author_number = numbers, .declared = false};
     for (int i = 0; i < N; i++)
         for (int a = 0; a < 3; a += 2) { /* N at 0, C at 2 */
             mask[i * 37 + a] = 1;
@@ -83,7 +84,8 @@ static void test_numbers_follow_the_bonds(void)
 
 static void test_chain_lists(void)
 {
-    CU_ASSERT_EQUAL_FATAL(ff_chain_list_read(&ctx, &list, write_file("l", "# taken\n1A8O_A 2gtl_B\n\n5KC1_c # the third\n")), FF_OK);
+    CU_ASSERT_EQUAL_FATAL(
+        ff_chain_list_read(&ctx, &list, write_file("l", "# taken\n1A8O_A 2gtl_B\n\n5KC1_c # the third\n")), FF_OK);
     CU_ASSERT_EQUAL(list.names.names.count, 3);
     CU_ASSERT(ff_chain_list_find(&list, "1a8o_a") >= 0 && ff_chain_list_find(&list, "5kc1_C") >= 0);
     CU_ASSERT_EQUAL(list.numbers[ff_chain_list_find(&list, "5kc1_C")], 4);
@@ -105,10 +107,13 @@ static void test_clusters(void)
 }
 
 /* Rows of the alignment found for a chain; 0 = none, -1 = an error. */
-static int64_t rows_of(const char *name, const char *file_id, const char *entry_id, const char *chain_id, const char *sequence)
+static int64_t rows_of(const char *name, const char *file_id, const char *entry_id, const char *chain_id,
+                       const char *sequence)
 {
     bool found;
-    ff_structure_chain c = {.id = (char *)(uintptr_t)chain_id, .sequence = (char *)(uintptr_t)sequence, .num_res = (int64_t)strlen(sequence)};
+    ff_structure_chain c = {.id = (char *)(uintptr_t)chain_id,
+                            .sequence = (char *)(uintptr_t)sequence,
+                            .num_res = (int64_t)strlen(sequence)};
     ff_array_set_destroy(&features);
     ff_context_clear(&ctx);
     if (ff_chain_alignment_read(&ctx, &alignments, name, file_id, entry_id, &c, &features, &found) != FF_OK)
@@ -126,7 +131,7 @@ static void test_alignments_are_found_by_name(void)
     CU_ASSERT_EQUAL_FATAL(mkdir(path, 0777), 0);
     write_file("2def_B/bfd_uniclust_hits.a3m", ">q\nMKVAA\n");
     CU_ASSERT_EQUAL_FATAL(ff_chain_alignments_open(&ctx, &alignments, folder, 0), FF_OK);
-    CU_ASSERT_EQUAL(rows_of("1A8O_A", "1A8O", "", "A", "MKV"), 3); /* any case; equal rows once */
+    CU_ASSERT_EQUAL(rows_of("1A8O_A", "1A8O", "", "A", "MKV"), 3);     /* any case; equal rows once */
     CU_ASSERT_EQUAL(rows_of("file_A", "file", "1A8O", "A", "MKV"), 3); /* by the id of the entry */
     CU_ASSERT_EQUAL(rows_of("1abc_X", "1abc", "", "X", "MKVL"), 2);
     CU_ASSERT_EQUAL(rows_of("1abc_Y", "1abc", "", "Y", "MKVLL"), 0); /* of another length: not of this chain */

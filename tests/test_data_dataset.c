@@ -1,5 +1,5 @@
-/* Training sets: records come back whole and in crops, files are extended and joined, other files refused; the weights of
- * AlphaFold's filters by hand. */
+/* Training sets: records come back whole and in crops, files are extended and joined, other files refused; the
+ * weights of AlphaFold's filters by hand. */
 #include <CUnit/CUnit.h>
 #include <math.h>
 #include <stdio.h>
@@ -53,7 +53,8 @@ static void tear_down(void)
 static void make_chain(chain *c, uint64_t seed)
 {
     const ff_random_key key = {seed, 5};
-    const int64_t n = 1 + (int64_t)ff_random_below(key, 0, MOST_RES), rows = seed % 4 == 0 ? 0 : 1 + (int64_t)ff_random_below(key, 1, MOST_MSA);
+    const int64_t n = 1 + (int64_t)ff_random_below(key, 0, MOST_RES),
+                  rows = seed % 4 == 0 ? 0 : 1 + (int64_t)ff_random_below(key, 1, MOST_MSA);
     snprintf(c->name, sizeof c->name, "%lluABC_%c", (unsigned long long)seed, (char)('A' + seed % 26));
     for (int64_t i = 0; i < n; i++) {
         c->aatype[i] = (int32_t)ff_random_below(key, (uint64_t)(100 + i), 21);
@@ -70,8 +71,19 @@ static void make_chain(chain *c, uint64_t seed)
         c->msa[i] = (int32_t)ff_random_below(key, (uint64_t)(1000000 + i), 22);
         c->deletions[i] = i % 50 == 0 ? (int32_t)i % 300 : 0;
     }
-    c->record = (ff_dataset_record){c->name, c->sequence, "x.cif", "2001-02-03", "x-ray diffraction", "c1", n, n, rows, 1.5f,
-                                    ff_dataset_max_aa_fraction(c->aatype, n), seed % 2 == 1, seed % 3 == 0};
+    c->record = (ff_dataset_record){c->name,
+                                    c->sequence,
+                                    "x.cif",
+                                    "2001-02-03",
+                                    "x-ray diffraction",
+                                    "c1",
+                                    n,
+                                    n,
+                                    rows,
+                                    1.5f,
+                                    ff_dataset_max_aa_fraction(c->aatype, n),
+                                    seed % 2 == 1,
+                                    seed % 3 == 0};
 }
 
 static ff_status add_chain(ff_dataset_writer *w, const chain *c)
@@ -99,10 +111,12 @@ static void check_crop(int64_t k, const chain *c, int64_t first, int64_t n)
     const int64_t rows = c->record.num_msa, num_res = c->record.num_res;
     const ff_array *aatype = ff_array_need(&ctx, &features, "aatype", FF_ARRAY_INT32, FF_DIMS(n));
     const ff_array *index = ff_array_need(&ctx, &features, "residue_index", FF_ARRAY_INT32, FF_DIMS(n));
-    const ff_array *positions = ff_array_need(&ctx, &features, "all_atom_positions", FF_ARRAY_FLOAT32, FF_DIMS(n, 37, 3));
+    const ff_array *positions =
+        ff_array_need(&ctx, &features, "all_atom_positions", FF_ARRAY_FLOAT32, FF_DIMS(n, 37, 3));
     const ff_array *mask = ff_array_need(&ctx, &features, "all_atom_mask", FF_ARRAY_FLOAT32, FF_DIMS(n, 37));
     const ff_array *msa = ff_array_need(&ctx, &features, "msa", FF_ARRAY_INT8, FF_DIMS(rows > 0 ? rows : 1, n));
-    const ff_array *deletions = ff_array_need(&ctx, &features, "deletion_matrix_int", FF_ARRAY_INT8, FF_DIMS(rows > 0 ? rows : 1, n));
+    const ff_array *deletions =
+        ff_array_need(&ctx, &features, "deletion_matrix_int", FF_ARRAY_INT8, FF_DIMS(rows > 0 ? rows : 1, n));
     CU_ASSERT_FATAL(aatype && index && positions && mask && msa && deletions);
     CU_ASSERT_EQUAL(memcmp(aatype->data, c->aatype + first, (size_t)n * 4), 0);
     CU_ASSERT_EQUAL(memcmp(index->data, c->residue_index + first, (size_t)n * 4), 0);
@@ -270,7 +284,8 @@ static void test_records_become_batches(void)
             ff_array_set_destroy(&features);
             CU_ASSERT_EQUAL_FATAL(ff_dataset_read(&ctx, dataset, k, crop ? r->num_res / 2 : 0, -1, &features), FF_OK);
             CU_ASSERT_EQUAL(ff_process_features(&ctx, &batch, &features, &options), FF_OK);
-            const ff_array *positions = ff_array_find(&batch, "all_atom_positions"), *msa = ff_array_find(&batch, "msa_feat");
+            const ff_array *positions = ff_array_find(&batch, "all_atom_positions"),
+                           *msa = ff_array_find(&batch, "msa_feat");
             CU_ASSERT(positions != NULL && positions->shape[1] == 48);
             CU_ASSERT(msa != NULL && msa->shape[2] == 48);
             ff_array_set_destroy(&batch);
@@ -279,8 +294,8 @@ static void test_records_become_batches(void)
 
 /* ---- weights ---- */
 
-static void write_record(ff_dataset_writer *w, const char *name, int64_t n, float resolution, const char *date, const char *cluster,
-                         bool same)
+static void write_record(ff_dataset_writer *w, const char *name, int64_t n, float resolution, const char *date,
+                         const char *cluster, bool same)
 {
     make_chain(&one, 1);
     for (int64_t i = 0; i < n; i++) {
@@ -288,8 +303,9 @@ static void write_record(ff_dataset_writer *w, const char *name, int64_t n, floa
         one.sequence[i] = ff_restypes[one.aatype[i]];
     }
     one.sequence[n] = '\0';
-    one.record = (ff_dataset_record){name, one.sequence, "", date, "", cluster, n, n, 0, resolution,
-                                     ff_dataset_max_aa_fraction(one.aatype, n), false, false};
+    one.record = (ff_dataset_record){
+        name,  one.sequence, "", date, "", cluster, n, n, 0, resolution, ff_dataset_max_aa_fraction(one.aatype, n),
+        false, false};
     CU_ASSERT_EQUAL_FATAL(add_chain(w, &one), FF_OK);
 }
 

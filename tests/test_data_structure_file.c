@@ -1,5 +1,5 @@
-/* Structures: what AlphaFold's reader takes from mmCIF, what PDB files add, and one clear line for damaged files. The entries
- * are small and made here; whole PDB entries are checked by golden_check against AlphaFold's arrays. */
+/* Structures: what AlphaFold's reader takes from mmCIF, what PDB files add, and one clear line for damaged files. The
+ * entries are small and made here; whole PDB entries are checked by golden_check against AlphaFold's arrays. */
 #include <CUnit/CUnit.h>
 #include <math.h>
 #include <stdio.h>
@@ -38,11 +38,14 @@ static void tear_down(void)
 static const char header[] =
     "data_1ABC\n_entry.id 1ABC\n_exptl.method 'X-RAY DIFFRACTION'\n_refine.ls_d_res_high ?\n"
     "_reflns.d_resolution_high 2.25\n"
-    "loop_\n_pdbx_audit_revision_history.ordinal\n_pdbx_audit_revision_history.revision_date\n2 2011-07-13\n1 1999-04-27\n"
-    "loop_\n_chem_comp.id\n_chem_comp.type\nMET 'L-peptide linking'\nMSE 'L-peptide linking'\nARG 'L-peptide linking'\n"
+    "loop_\n_pdbx_audit_revision_history.ordinal\n_pdbx_audit_revision_history.revision_date\n2 2011-07-13\n1 "
+    "1999-04-27\n"
+    "loop_\n_chem_comp.id\n_chem_comp.type\nMET 'L-peptide linking'\nMSE 'L-peptide linking'\nARG 'L-peptide "
+    "linking'\n"
     "GLY 'peptide linking'\nSER 'L-peptide linking'\nXYZ non-polymer\nDG 'DNA linking'\n"
     "loop_\n_struct_asym.id\n_struct_asym.entity_id\nA 1\nB 1\nC 2\n"
-    "loop_\n_entity_poly_seq.entity_id\n_entity_poly_seq.num\n_entity_poly_seq.mon_id\n1 1 MSE\n1 2 ARG\n1 3 GLY\n1 4 XYZ\n2 1 DG\n"
+    "loop_\n_entity_poly_seq.entity_id\n_entity_poly_seq.num\n_entity_poly_seq.mon_id\n1 1 MSE\n1 2 ARG\n1 3 GLY\n1 "
+    "4 XYZ\n2 1 DG\n"
     "loop_\n_atom_site.group_PDB\n_atom_site.label_atom_id\n_atom_site.label_alt_id\n_atom_site.label_comp_id\n"
     "_atom_site.label_asym_id\n_atom_site.label_seq_id\n_atom_site.Cartn_x\n_atom_site.Cartn_y\n_atom_site.Cartn_z\n"
     "_atom_site.occupancy\n_atom_site.B_iso_or_equiv\n_atom_site.auth_seq_id\n_atom_site.auth_asym_id\n"
@@ -64,16 +67,20 @@ static ff_status read_rows(const char *rows, bool alphafold_compatible)
     return read_options(text, alphafold_compatible);
 }
 
-static const float *at(const ff_structure_chain *c, int64_t i, int atom) { return c->positions + (i * FF_NUM_ATOM37 + atom) * 3; }
+static const float *at(const ff_structure_chain *c, int64_t i, int atom)
+{
+    return c->positions + (i * FF_NUM_ATOM37 + atom) * 3;
+}
 static float there(const ff_structure_chain *c, int64_t i, int atom) { return c->mask[i * FF_NUM_ATOM37 + atom]; }
 
 static void test_header_and_order_are_alphafolds(void)
 {
-    CU_ASSERT_EQUAL_FATAL(read_rows("ATOM CA . ARG B 2 1 2 3 1 10 7 Y ? 1\nATOM CA . ARG A 2 4 5 6 1 10 7 X ? 1\n", true), FF_OK);
+    CU_ASSERT_EQUAL_FATAL(
+        read_rows("ATOM CA . ARG B 2 1 2 3 1 10 7 Y ? 1\nATOM CA . ARG A 2 4 5 6 1 10 7 X ? 1\n", true), FF_OK);
     CU_ASSERT_STRING_EQUAL(s.entry_id, "1ABC");
     CU_ASSERT_STRING_EQUAL(s.release_date, "1999-04-27"); /* the oldest, not the first */
     CU_ASSERT_STRING_EQUAL(s.method, "x-ray diffraction");
-    CU_ASSERT_EQUAL(s.resolution, 2.25f); /* `?` is passed over */
+    CU_ASSERT_EQUAL(s.resolution, 2.25f);   /* `?` is passed over */
     CU_ASSERT_EQUAL_FATAL(s.num_chains, 2); /* DNA is none */
     CU_ASSERT_STRING_EQUAL(s.chains[0].id, "X");
     CU_ASSERT_STRING_EQUAL(s.chains[0].label_id, "A");
@@ -93,7 +100,9 @@ static void test_highest_occupancy_is_taken_and_ties_go_to_the_first(void)
 {
     CU_ASSERT_EQUAL_FATAL(read_rows("ATOM CA A GLY A 3 1 0 0 0.3 1 3 X ? 1\nATOM CA B GLY A 3 2 0 0 0.7 2 3 X ? 1\n"
                                     "ATOM C A GLY A 3 3 0 0 0.5 3 3 X ? 1\nATOM C B GLY A 3 4 0 0 0.5 4 3 X ? 1\n"
-                                    "ATOM H . GLY A 3 9 9 9 1 3 3 X ? 1\nATOM OXT . GLY A 3 5 0 0 . 5 3 X ? 1\n", false), FF_OK);
+                                    "ATOM H . GLY A 3 9 9 9 1 3 3 X ? 1\nATOM OXT . GLY A 3 5 0 0 . 5 3 X ? 1\n",
+                                    false),
+                          FF_OK);
     CU_ASSERT_EQUAL(at(&s.chains[0], 2, FF_ATOM_CA)[0], 2);
     CU_ASSERT_EQUAL(s.chains[0].b_factors[2 * 37 + FF_ATOM_CA], 2);
     CU_ASSERT_EQUAL(at(&s.chains[0], 2, FF_ATOM_C)[0], 3);
@@ -107,7 +116,9 @@ static void test_highest_occupancy_is_taken_and_ties_go_to_the_first(void)
 static void test_selenium_is_sulphur_and_arginine_is_put_right(void)
 {
     CU_ASSERT_EQUAL_FATAL(read_rows("HETATM SE . MSE A 1 7 0 0 1 1 1 X ? 1\nATOM CD . ARG A 2 0 0 0 1 1 2 X ? 1\n"
-                                    "ATOM NH1 . ARG A 2 3 0 0 1 1 2 X ? 1\nATOM NH2 . ARG A 2 2 0 0 1 1 2 X ? 1\n", false), FF_OK);
+                                    "ATOM NH1 . ARG A 2 3 0 0 1 1 2 X ? 1\nATOM NH2 . ARG A 2 2 0 0 1 1 2 X ? 1\n",
+                                    false),
+                          FF_OK);
     const ff_structure_chain *c = &s.chains[0];
     CU_ASSERT_EQUAL(there(c, 0, SD), 1);
     CU_ASSERT_EQUAL(at(c, 0, SD)[0], 7);
@@ -119,7 +130,9 @@ static void test_selenium_is_sulphur_and_arginine_is_put_right(void)
 static void test_far_neighbours_are_a_problem_of_the_chain(void)
 {
     CU_ASSERT_EQUAL_FATAL(read_rows("ATOM CA . ARG A 2 0 0 0 1 1 2 X ? 1\nATOM CA . GLY A 3 150.5 0 0 1 1 3 X ? 1\n"
-                                    "ATOM CA . ARG B 2 0 0 0 1 1 2 Y ? 1\nATOM CA . XYZ B 4 900 0 0 1 1 4 Y ? 1\n", false), FF_OK);
+                                    "ATOM CA . ARG B 2 0 0 0 1 1 2 Y ? 1\nATOM CA . XYZ B 4 900 0 0 1 1 4 Y ? 1\n",
+                                    false),
+                          FF_OK);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s.chains[0].problem);
     CU_ASSERT_PTR_NOT_NULL(strstr(s.chains[0].problem, "residues 2 and 3 are 150.5"));
     CU_ASSERT_PTR_NULL(s.chains[1].problem); /* a missing residue between them */
@@ -128,7 +141,9 @@ static void test_far_neighbours_are_a_problem_of_the_chain(void)
 static void test_numbers_below_one_insertions_and_models(void)
 {
     CU_ASSERT_EQUAL_FATAL(read_rows("ATOM CA . MSE A 1 1 0 0 1 1 -3 X ? 1\nATOM CA . ARG A 2 2 0 0 1 1 -3 X A 1\n"
-                                    "ATOM CA . GLY A 3 3 0 0 1 1 ? X ? 1\nATOM CA . MSE A 1 8 0 0 1 1 -3 X ? 2\n", false), FF_OK);
+                                    "ATOM CA . GLY A 3 3 0 0 1 1 ? X ? 1\nATOM CA . MSE A 1 8 0 0 1 1 -3 X ? 2\n",
+                                    false),
+                          FF_OK);
     const ff_structure_chain *c = &s.chains[0];
     CU_ASSERT_EQUAL(s.num_models, 2);
     CU_ASSERT_EQUAL(at(c, 0, FF_ATOM_CA)[0], 1); /* model 1 */
@@ -136,7 +151,8 @@ static void test_numbers_below_one_insertions_and_models(void)
     CU_ASSERT_EQUAL(c->insertion_code[1], 'A');
     CU_ASSERT_EQUAL(c->author_number[2], 3); /* unknown: the number in the sequence */
     CU_ASSERT_EQUAL(s.num_chains, 1);        /* B has no atoms */
-    CU_ASSERT_EQUAL(read_rows("ATOM CA . GLY A 3 3 0 0 1 1 ? X ? 1\n", true), FF_ERR_FORMAT); /* AlphaFold fails on it */
+    CU_ASSERT_EQUAL(read_rows("ATOM CA . GLY A 3 3 0 0 1 1 ? X ? 1\n", true),
+                    FF_ERR_FORMAT); /* AlphaFold fails on it */
     CU_ASSERT_EQUAL(read_rows("ATOM CA . GLY A 3 3 0 0 1 1 3 X ? 1\n", true), FF_ERR_FORMAT); /* and on B */
 }
 
@@ -146,8 +162,9 @@ static void test_microheterogeneity_is_one_residue(void)
     snprintf(text, sizeof text, "%s", header);
     char *two = strstr(text, "1 3 GLY\n"), rest[4096];
     snprintf(rest, sizeof rest, "%s", two + 8);
-    sprintf(two, "1 3 GLY\n1 3 SER\n%s%s", rest, "ATOM CA A GLY A 3 1 0 0 .6 1 3 X ? 1\nATOM N A GLY A 3 6 0 0 .6 1 3 X ? 1\n"
-                                                 "ATOM CA B SER A 3 2 0 0 .4 1 3 X ? 1\n");
+    sprintf(two, "1 3 GLY\n1 3 SER\n%s%s", rest,
+            "ATOM CA A GLY A 3 1 0 0 .6 1 3 X ? 1\nATOM N A GLY A 3 6 0 0 .6 1 3 X ? 1\n"
+            "ATOM CA B SER A 3 2 0 0 .4 1 3 X ? 1\n");
     CU_ASSERT_EQUAL_FATAL(read_options(text, false), FF_OK);
     CU_ASSERT_STRING_EQUAL(s.chains[0].sequence, "MRSX");
     CU_ASSERT_STRING_EQUAL(s.chains[0].residue_name[2], "SER"); /* the last in the file, with its own atoms only */
@@ -160,7 +177,8 @@ static void test_microheterogeneity_is_one_residue(void)
 static void expect_fault(const char *text, const char *message)
 {
     CU_ASSERT_EQUAL(read_options(text, false), FF_ERR_FORMAT);
-    if (strstr(ctx.message, message) == NULL || strncmp(ctx.message, "x.cif: ", 7) != 0 || strchr(ctx.message, '\n') != NULL) {
+    if (strstr(ctx.message, message) == NULL || strncmp(ctx.message, "x.cif: ", 7) != 0 ||
+        strchr(ctx.message, '\n') != NULL) {
         printf("\n      message \"%s\", wanted \"x.cif: ... %s\"\n", ctx.message, message);
         CU_FAIL("another message");
     }
@@ -173,7 +191,8 @@ static void test_damage_is_named_with_its_line(void)
     expect_fault("", "empty");
     expect_fault(" \r\n\n", "empty");
     expect_fault("data_x\n_entry.id\n", "line 2: _entry.id has no value");
-    expect_fault("data_x\nloop_\n_entry.id\n_entry.y\n1 2 3\n", "line 2: the loop of _entry.id... has 2 columns and 3 values");
+    expect_fault("data_x\nloop_\n_entry.id\n_entry.y\n1 2 3\n",
+                 "line 2: the loop of _entry.id... has 2 columns and 3 values");
     expect_fault("data_x\n_entry.id 'abc\n", "line 2: a quoted value does not end");
     expect_fault("data_x\n\n_entry.id\n;abc\ndef\n", "line 4: a text that begins with ';'");
     expect_fault("data_x\n_entry.id 1\n2\n", "line 3: \"2\" belongs to no tag");
@@ -194,7 +213,8 @@ static void test_damage_is_named_with_its_line(void)
 static void test_every_prefix_of_a_file_is_read_or_refused(void)
 {
     char text[8192];
-    snprintf(text, sizeof text, "%s%s", header, "ATOM CA A ARG A 2 1 2 3 1 10 7 X ? 1\nATOM CA . ARG B 2 1 2 3 1 10 7 Y ? 1\n");
+    snprintf(text, sizeof text, "%s%s", header,
+             "ATOM CA A ARG A 2 1 2 3 1 10 7 X ? 1\nATOM CA . ARG B 2 1 2 3 1 10 7 Y ? 1\n");
     const size_t length = strlen(text);
     for (size_t n = 0; n < length; n++) {
         char *cut = malloc(n + 1); /* no byte more: a reader that runs over the end is seen by ASan */
@@ -229,15 +249,14 @@ static void test_line_ends_and_quotes_make_no_difference(void)
 static const char pdb_head[] = "HEADER    HYDROLASE                               27-APR-99   1ABC              \n"
                                "EXPDTA    X-RAY DIFFRACTION\nREVDAT   2   13-JUL-11 1ABC    1       VERSN\n"
                                "REVDAT   1   28-OCT-99 1ABC    0\nREMARK   2 RESOLUTION.    1.70 ANGSTROMS.\n";
-static const char pdb_atoms[] =
-    "ATOM      1  N   ALA A  -1      11.000   2.000   3.000  1.00 10.00           N\n"
-    "ATOM      2  CA  ALA A  -1      12.000   2.000   3.000  1.00 10.00           C\n"
-    "ATOM      3  C   ALA A  -1      13.000   2.000   3.000  1.00 10.00           C\n"
-    "ATOM      4  N   TRP A   2A     14.300   2.000   3.000  1.00 10.00           N\n"
-    "ATOM      5  CA AGLY A   3      16.000   2.000   3.000  0.40 10.00           C\n"
-    "ATOM      6  CA BGLY A   3      16.500   2.000   3.000  0.60 11.00           C\n"
-    "HETATM    7 SE   MSE A   4      17.000   2.000   3.000  1.00 10.00          SE\n"
-    "HETATM    8  O   HOH A 101      50.000   2.000   3.000  1.00 10.00           O\n";
+static const char pdb_atoms[] = "ATOM      1  N   ALA A  -1      11.000   2.000   3.000  1.00 10.00           N\n"
+                                "ATOM      2  CA  ALA A  -1      12.000   2.000   3.000  1.00 10.00           C\n"
+                                "ATOM      3  C   ALA A  -1      13.000   2.000   3.000  1.00 10.00           C\n"
+                                "ATOM      4  N   TRP A   2A     14.300   2.000   3.000  1.00 10.00           N\n"
+                                "ATOM      5  CA AGLY A   3      16.000   2.000   3.000  0.40 10.00           C\n"
+                                "ATOM      6  CA BGLY A   3      16.500   2.000   3.000  0.60 11.00           C\n"
+                                "HETATM    7 SE   MSE A   4      17.000   2.000   3.000  1.00 10.00          SE\n"
+                                "HETATM    8  O   HOH A 101      50.000   2.000   3.000  1.00 10.00           O\n";
 
 static const ff_structure_options strict = {FF_STRUCTURE_PDB, true};
 
@@ -288,19 +307,23 @@ static void test_pdb_blank_chain_and_odd_numbers(void)
     CU_ASSERT_STRING_EQUAL(s.chains[0].id, "");
     CU_ASSERT_STRING_EQUAL(s.chains[0].sequence, "KAWGM");
     CU_ASSERT_EQUAL(s.chains[0].num_observed, 4);
-    CU_ASSERT_EQUAL_FATAL(read_pdb("ATOM      1  N   ALA AA000      11.000   2.000   3.000  1.00 10.00\n", ""), FF_OK);
+    CU_ASSERT_EQUAL_FATAL(read_pdb("ATOM      1  N   ALA AA000      11.000   2.000   3.000  1.00 10.00\n", ""),
+                          FF_OK);
     CU_ASSERT_EQUAL(s.chains[0].author_number[0], 10000); /* hybrid-36 */
     CU_ASSERT_EQUAL_FATAL(read_pdb("ATOM      1  N   ALA A-999      11.000   2.000   3.000\n", ""), FF_OK);
     CU_ASSERT_EQUAL(s.chains[0].author_number[0], -999);
     expect_fault("ATOM      1  N   ALA A   1      0x1p3    2.000   3.000\n", "line 1: x is");
-    expect_fault("ATOM      1  N   A\xc3\x85" "A A   1     11.000   2.000   3.000\n", "line 1: ");
+    expect_fault("ATOM      1  N   A\xc3\x85"
+                 "A A   1     11.000   2.000   3.000\n",
+                 "line 1: ");
 }
 
 static void test_protein_behind_ter_is_another_chain(void)
 {
     char text[4096];
-    snprintf(text, sizeof text, "%sTER\n%sTER\nHETATM    8  O   HOH A 102      50.000   2.000   3.000  1.00 10.00           O\n", pdb_atoms,
-             pdb_atoms);
+    snprintf(text, sizeof text,
+             "%sTER\n%sTER\nHETATM    8  O   HOH A 102      50.000   2.000   3.000  1.00 10.00           O\n",
+             pdb_atoms, pdb_atoms);
     CU_ASSERT_EQUAL_FATAL(read_options(text, false), FF_OK);
     CU_ASSERT_EQUAL_FATAL(s.num_chains, 2);
     CU_ASSERT_STRING_EQUAL(s.chains[0].id, "A");
@@ -324,33 +347,40 @@ static void test_pdb_first_model_counts(void)
     CU_ASSERT_EQUAL_FATAL(read_options(text, false), FF_OK);
     CU_ASSERT_EQUAL(s.num_models, 2);
     CU_ASSERT_EQUAL(s.chains[0].num_res, 4);
-    CU_ASSERT_EQUAL(ff_structure_read_protein_bytes(&ctx, &protein, text, strlen(text), "x.pdb", &strict), FF_ERR_FORMAT);
+    CU_ASSERT_EQUAL(ff_structure_read_protein_bytes(&ctx, &protein, text, strlen(text), "x.pdb", &strict),
+                    FF_ERR_FORMAT);
     CU_ASSERT_PTR_NOT_NULL(strstr(ctx.message, "2 models"));
 }
 
 static void test_pdb_damage_is_named_with_its_line(void)
 {
     expect_fault("ATOM      1  N   ALA A   1      11.000   2.000\n", "line 1: the atom record ends at column");
-    expect_fault("REMARK\nATOM      1  N   ALA A   1      11.000   2.x00   3.000  1.00 10.00\n", "line 2: y is \"   2.x00\"");
+    expect_fault("REMARK\nATOM      1  N   ALA A   1      11.000   2.x00   3.000  1.00 10.00\n",
+                 "line 2: y is \"   2.x00\"");
     expect_fault("ATOM      1  N   ALA A   1      11.000     nan   3.000  1.00 10.00\n", "line 1: y is");
-    expect_fault("ATOM      1  N   ALA A          11.000   2.000   3.000  1.00 10.00\n", "line 1: the residue number");
-    expect_fault("HETATM    8  O   HOH A 101      50.000   2.000   3.000  1.00 10.00           O\n", "no protein chain");
+    expect_fault("ATOM      1  N   ALA A          11.000   2.000   3.000  1.00 10.00\n",
+                 "line 1: the residue number");
+    expect_fault("HETATM    8  O   HOH A 101      50.000   2.000   3.000  1.00 10.00           O\n",
+                 "no protein chain");
     expect_fault("HEADER    HYDROLASE\nEND\n", "no ATOM record");
 }
 
 static void test_from_pdb_string_keeps_waters_and_refuses_insertions(void)
 {
-    CU_ASSERT_EQUAL(ff_structure_read_protein_bytes(&ctx, &protein, pdb_atoms, strlen(pdb_atoms), "x.pdb", &strict), FF_ERR_FORMAT);
+    CU_ASSERT_EQUAL(ff_structure_read_protein_bytes(&ctx, &protein, pdb_atoms, strlen(pdb_atoms), "x.pdb", &strict),
+                    FF_ERR_FORMAT);
     CU_ASSERT_PTR_NOT_NULL(strstr(ctx.message, "insertion code at residue 2A of chain A"));
     ff_context_clear(&ctx);
-    CU_ASSERT_EQUAL_FATAL(ff_structure_read_protein_bytes(&ctx, &protein, pdb_atoms, strlen(pdb_atoms), "x.pdb", NULL), FF_OK);
+    CU_ASSERT_EQUAL_FATAL(
+        ff_structure_read_protein_bytes(&ctx, &protein, pdb_atoms, strlen(pdb_atoms), "x.pdb", NULL), FF_OK);
     CU_ASSERT_EQUAL(protein.num_res, 4);
     CU_ASSERT_EQUAL(protein.residue_index[1], 2);
     ff_protein_destroy(&protein);
     char text[2048];
     snprintf(text, sizeof text, "%s", pdb_atoms);
     *strstr(text, "2A") = '2', strstr(text, "2A")[1] = ' ';
-    CU_ASSERT_EQUAL_FATAL(ff_structure_read_protein_bytes(&ctx, &protein, text, strlen(text), "x.pdb", &strict), FF_OK);
+    CU_ASSERT_EQUAL_FATAL(ff_structure_read_protein_bytes(&ctx, &protein, text, strlen(text), "x.pdb", &strict),
+                          FF_OK);
     CU_ASSERT_EQUAL_FATAL(protein.num_res, 4); /* the MSE has no atom of the 37 */
     CU_ASSERT_EQUAL(protein.aatype[3], FF_AATYPE_X);
     CU_ASSERT_EQUAL(protein.residue_index[3], 101);
@@ -388,9 +418,11 @@ static void test_mutated_files_are_read_or_refused(void)
     enum { NUM_INPUTS = 6000 };
     char seeds[3][8192];
     int64_t good = 0;
-    snprintf(seeds[0], sizeof seeds[0], "%s%s", header, "ATOM CA A ARG A 2 1 2 3 1 10 7 X ? 1\nHETATM SE . MSE A 1 1 2 3 1 10 -7 X B 1\n"
-                                                        "ATOM CA . ARG B 2 1 2 3 .5 10 7 Y ? 1\n");
-    snprintf(seeds[1], sizeof seeds[1], "%sSEQRES   1 A    7  LYS LYS ALA TRP GLY MSE LEU\n%sTER\nEND\n", pdb_head, pdb_atoms);
+    snprintf(seeds[0], sizeof seeds[0], "%s%s", header,
+             "ATOM CA A ARG A 2 1 2 3 1 10 7 X ? 1\nHETATM SE . MSE A 1 1 2 3 1 10 -7 X B 1\n"
+             "ATOM CA . ARG B 2 1 2 3 .5 10 7 Y ? 1\n");
+    snprintf(seeds[1], sizeof seeds[1], "%sSEQRES   1 A    7  LYS LYS ALA TRP GLY MSE LEU\n%sTER\nEND\n", pdb_head,
+             pdb_atoms);
     snprintf(seeds[2], sizeof seeds[2], "data_x\nloop_\n%s%s", strstr(header, "_atom_site.group_PDB"),
              "ATOM CA A ARG A 2 1 2 3 1 10 7 X ? 1\nATOM N . ARG A 3 1 2 3 1 10 7 X ? 1\n");
     for (uint64_t k = 0; k < NUM_INPUTS; k++) {

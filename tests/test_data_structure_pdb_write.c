@@ -66,14 +66,14 @@ static void test_columns_are_as_by_hand(void)
     char *text = text_of(remarks);
     CU_ASSERT_PTR_NOT_NULL_FATAL(text);
     CU_ASSERT_STRING_EQUAL(text,
-        "REMARK   1 B factors are pLDDT                                                  \n"
-        "MODEL     1                                                                     \n"
-        "ATOM      1  NH1 ARG A  -5      -1.500  22.250   0.000  1.00 99.12           N  \n"
-        "TER       2      ARG A  -5                                                      \n"
-        "ATOM      3  CA  UNK B1204       1.000   2.000   3.000  1.00  4.00           C  \n"
-        "TER       4      UNK B1204                                                      \n"
-        "ENDMDL                                                                          \n"
-        "END                                                                             \n");
+                           "REMARK   1 B factors are pLDDT                                                  \n"
+                           "MODEL     1                                                                     \n"
+                           "ATOM      1  NH1 ARG A  -5      -1.500  22.250   0.000  1.00 99.12           N  \n"
+                           "TER       2      ARG A  -5                                                      \n"
+                           "ATOM      3  CA  UNK B1204       1.000   2.000   3.000  1.00  4.00           C  \n"
+                           "TER       4      UNK B1204                                                      \n"
+                           "ENDMDL                                                                          \n"
+                           "END                                                                             \n");
     free(text);
 }
 
@@ -118,8 +118,10 @@ static void test_random_proteins_come_back(void)
             if (ff_restype_atom37_mask[p.aatype[i]][a] > 0) {
                 const uint64_t n = (uint64_t)(1000 + (i * 37 + a) * 4);
                 /* thousandths, so that three decimals lose nothing */
-                put(i, a, roundf((ff_random_uniform(key, n) - 0.5f) * 2e5f) / 1000, roundf(ff_random_uniform(key, n + 1) * 1e5f) / 1000,
-                    roundf(ff_random_uniform(key, n + 2) * 1e5f) / 1000, roundf(ff_random_uniform(key, n + 3) * 1e4f) / 100);
+                put(i, a, roundf((ff_random_uniform(key, n) - 0.5f) * 2e5f) / 1000,
+                    roundf(ff_random_uniform(key, n + 1) * 1e5f) / 1000,
+                    roundf(ff_random_uniform(key, n + 2) * 1e5f) / 1000,
+                    roundf(ff_random_uniform(key, n + 3) * 1e4f) / 100);
             }
     }
     char path[] = "/tmp/ff_pdb_XXXXXX";

@@ -50,7 +50,8 @@ static void write_rows(int64_t from, int64_t to, bool extend)
     ff_hdf5_writer *w;
     ff_hdf5_column_writer *f, *b, *l;
     CU_ASSERT_EQUAL_FATAL(extend ? ff_hdf5_create_from(&ctx, &w, path) : ff_hdf5_create(&ctx, &w, path), FF_OK);
-    CU_ASSERT_EQUAL_FATAL(ff_hdf5_column_append_open(&ctx, &f, w, "/a/floats", FF_HDF5_FLOAT32, 2, shape, 100), FF_OK);
+    CU_ASSERT_EQUAL_FATAL(ff_hdf5_column_append_open(&ctx, &f, w, "/a/floats", FF_HDF5_FLOAT32, 2, shape, 100),
+                          FF_OK);
     CU_ASSERT_EQUAL_FATAL(ff_hdf5_column_append_open(&ctx, &b, w, "/a/bytes", FF_HDF5_INT8, 0, NULL, 333), FF_OK);
     CU_ASSERT_EQUAL_FATAL(ff_hdf5_column_append_open(&ctx, &l, w, "/longs", FF_HDF5_INT64, 0, NULL, 64), FF_OK);
     CU_ASSERT_EQUAL(ff_hdf5_column_appended(f), from);
@@ -85,11 +86,17 @@ static void *read_stretches(void *arg)
     for (uint64_t k = 0; k < 200; k++) {
         const ff_random_key key = {r->seed, k};
         const int64_t first = (int64_t)ff_random_below(key, 0, ROWS), most = ROWS - first;
-        const int64_t count = k == 0 ? 0 : 1 + (int64_t)ff_random_below(key, 1, (uint64_t)(k % 2 ? most : most < 40 ? most : 40));
+        const int64_t count = k == 0 ? 0
+                                     : 1 + (int64_t)ff_random_below(key, 1,
+                                                                    (uint64_t)(k % 2       ? most
+                                                                               : most < 40 ? most
+                                                                                           : 40));
         r->wrong += ff_hdf5_column_read(&own, r->f, first, count, f) != FF_OK ||
                     memcmp(f, floats + first * WIDTH, (size_t)count * WIDTH * sizeof *f) != 0;
-        r->wrong += ff_hdf5_column_read(&own, r->b, first, count, b) != FF_OK || memcmp(b, bytes + first, (size_t)count) != 0;
-        r->wrong += ff_hdf5_column_read(&own, r->l, first, count, l) != FF_OK || memcmp(l, longs + first, (size_t)count * 8) != 0;
+        r->wrong +=
+            ff_hdf5_column_read(&own, r->b, first, count, b) != FF_OK || memcmp(b, bytes + first, (size_t)count) != 0;
+        r->wrong += ff_hdf5_column_read(&own, r->l, first, count, l) != FF_OK ||
+                    memcmp(l, longs + first, (size_t)count * 8) != 0;
     }
     free(f);
     free(b);
