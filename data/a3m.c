@@ -111,9 +111,10 @@ static ff_status read_rows(ff_ctx *ctx, ff_msa_builder *b, ff_text_file *text, c
         } else if (line.text[0] == '#') {
             FF_TRY(check_comment(ctx, text, &line));
         } else {
-            return FF_FAIL(ctx, FF_ERR_FORMAT, "%s:%lld: %s stands before the first '>'; a row of an A3M file begins with a"
-                           " line `>name`", ff_text_path(text), (long long)line.number,
-                           ff_text_quote(quoted, line.text, line.length));
+            return FF_FAIL(ctx, FF_ERR_FORMAT,
+                           "%s:%lld: %s stands before the first '>'; a row of an A3M file begins with a"
+                           " line `>name`",
+                           ff_text_path(text), (long long)line.number, ff_text_quote(quoted, line.text, line.length));
         }
     }
 }

@@ -9,8 +9,8 @@ extern "C" {
 #endif
 
 /**
- * Read an alignment (plain or gzip). NUL bytes are skipped, and so are `#` lines before the first row (ColabFold puts the
- * length of the query there). Insertions at the end of a row are dropped, as AlphaFold does.
+ * Read an alignment (plain or gzip). NUL bytes are skipped, and so are `#` lines before the first row (ColabFold puts
+ * the length of the query there). Insertions at the end of a row are dropped, as AlphaFold does.
  *
  * @param msa      out  destroy it with ff_msa_destroy; empty after a failure
  * @param options  NULL = all false

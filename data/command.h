@@ -1,8 +1,8 @@
 /* command.h - the sub-commands of fastfold-data: what one is, and what they share.
  *
- * A new command is a file data/command_NAME.c with one `const ff_command ff_command_NAME`, a line below and a line in the
- * table of main_data.c. The frame reads its options, serves --help, and turns the status of `run` into the exit status:
- * 0 done, 1 failed, 2 wrong usage (FF_ERR_ARG with `wrong_usage`). */
+ * A new command is a file data/command_NAME.c with one `const ff_command ff_command_NAME`, a line below and a line in
+ * the table of main_data.c. The frame reads its options, serves --help, prints the message `run` leaves and ends with
+ * its exit status: 0 done, 1 failed, 2 wrong usage. */
 #ifndef FF_DATA_COMMAND_H
 #define FF_DATA_COMMAND_H
 
@@ -43,7 +43,8 @@ typedef struct {
 
 /** Count one that went well. */
 void ff_batch_good(ff_batch *batch);
-/** Take the message of ctx (made to name file and line): a warning now, and an error in the list at the end. Clears ctx. */
+/** Take the message of ctx (made to name file and line): a warning now, and an error in the list at the end. Clears
+ * ctx. */
 void ff_batch_bad(ff_batch *batch, ff_ctx *ctx);
 /** Log the list of bad ones when there was more than one record; frees the batch. @return the exit status */
 int ff_batch_finish(ff_batch *batch, ff_ctx *ctx);

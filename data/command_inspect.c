@@ -266,7 +266,10 @@ static int run(ff_ctx *ctx, const void *options, const ff_arguments *args)
 }
 
 const ff_command ff_command_inspect = {
-    "inspect", "say what an HDF5 file holds",
+    "inspect",
+    "say what an HDF5 file holds",
     {"fastfold-data inspect", "FILE.h5... [--json]",
-     "Lists attributes and arrays with type, shape and range. Arrays of more than 16 million elements are not read.", table},
-    sizeof(inspect_options), run};
+     "Lists attributes and arrays with type, shape and range. Arrays of more than 16 million elements are not read.",
+     table},
+    sizeof(inspect_options),
+    run};

@@ -83,11 +83,14 @@ static int run(ff_ctx *ctx, const void *options, const ff_arguments *args)
     return refused > 0 ? FF_EXIT_FAILED : FF_EXIT_DONE;
 }
 
-const ff_command ff_command_parse = {
-    "parse", "read files of one kind, and write what is in them as HDF5",
-    {"fastfold-data parse", "FILE... --as KIND [-o OUT.h5] [options]",
-     "Reads each FILE (plain or gzip, - is standard input) as the kind given. Lines with file and line number say what is\n"
-     "wrong with those that are refused; the exit status is then 1. `query` is FASTA as it is taken for a prediction: with\n"
-     "notes about what was changed, and refusing what cannot be predicted.",
-     table},
-    sizeof(parse_options), run};
+const ff_command ff_command_parse = {"parse",
+                                     "read files of one kind, and write what is in them as HDF5",
+                                     {"fastfold-data parse", "FILE... --as KIND [-o OUT.h5] [options]",
+                                      "Reads each FILE (plain or gzip, - is standard input) as the kind given. Lines "
+                                      "with file and line number say what is\n"
+                                      "wrong with those that are refused; the exit status is then 1. `query` is FASTA "
+                                      "as it is taken for a prediction: with\n"
+                                      "notes about what was changed, and refusing what cannot be predicted.",
+                                      table},
+                                     sizeof(parse_options),
+                                     run};

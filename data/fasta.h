@@ -46,11 +46,11 @@ typedef struct {
  * The sequence of a record as the model can take it.
  *
  * Accepted with a note that names file and line: lower case, blanks inside, one `*` at the end; B, Z, U, O and J, which
- * become X (AlphaFold: as letters they stay in the text, as aatype they are 20 as well). Refused: no residues, `:` (several
- * chains), gaps, digits, `*` elsewhere, anything else that is no letter.
+ * become X (AlphaFold: as letters they stay in the text, as aatype they are 20 as well). Refused: no residues, `:`
+ * (several chains), gaps, digits, `*` elsewhere, anything else that is no letter.
  *
- * @param alphafold_compatible  refuse what AlphaFold refuses (every character that is not an upper-case letter) and leave
- *                              B Z U O J as they are
+ * @param alphafold_compatible  refuse what AlphaFold refuses (every character that is not an upper-case letter) and
+ *                              leave B Z U O J as they are
  * @return FF_ERR_FORMAT with file, line, the offending character and its position.
  */
 ff_status ff_query_from_record(ff_ctx *ctx, ff_query *query, const ff_fasta_record *record, bool alphafold_compatible);

@@ -20,12 +20,15 @@ static ff_status end_hit(ff_ctx *ctx, hhr_reader *r, ff_template_hit *hit, ff_hi
 {
     ff_template_hits *h = &r->builder.hits;
     if (r->num_query != r->num_hit)
-        return FF_FAIL(ctx, FF_ERR_FORMAT, "%s:%lld: hit %d has %lld columns of the query and %lld of the template; the file"
-                       " may have been cut", r->path, (long long)hit->line, (int)hit->index, (long long)r->num_query,
-                       (long long)r->num_hit);
+        return FF_FAIL(ctx, FF_ERR_FORMAT,
+                       "%s:%lld: hit %d has %lld columns of the query and %lld of the template; the file"
+                       " may have been cut",
+                       r->path, (long long)hit->line, (int)hit->index, (long long)r->num_query, (long long)r->num_hit);
     FF_TRY(ff_hits_builder_text(ctx, &r->builder, r->query.data, (int64_t)r->query.size, &at->query));
-    FF_TRY(ff_hits_builder_text(ctx, &r->builder, r->hit_sequence.data, (int64_t)r->hit_sequence.size, &at->hit_sequence));
-    FF_TRY(ff_grow(ctx, &h->indices, &h->index_capacity, h->num_indices + r->num_query + r->num_hit, sizeof *h->indices));
+    FF_TRY(
+        ff_hits_builder_text(ctx, &r->builder, r->hit_sequence.data, (int64_t)r->hit_sequence.size, &at->hit_sequence));
+    FF_TRY(
+        ff_grow(ctx, &h->indices, &h->index_capacity, h->num_indices + r->num_query + r->num_hit, sizeof *h->indices));
     at->indices_query = h->num_indices;
     at->indices_hit = h->num_indices + r->num_query;
     if (r->num_query > 0) {
@@ -53,7 +56,8 @@ static bool find_number(const char *line, const char *key, double *value)
     return end != p;
 }
 
-/* `Probab=0.22  E-value=10  Score=8.92  Aligned_cols=13  Identities=31%  Similarity=0.307  Sum_probs=5.3  Template_Neff=1` */
+/* `Probab=0.22  E-value=10  Score=8.92  Aligned_cols=13  Identities=31%  Similarity=0.307  Sum_probs=5.3 
+ * Template_Neff=1` */
 static ff_status read_summary(ff_ctx *ctx, const hhr_reader *r, const ff_text_line *line, ff_template_hit *hit)
 {
     static const char *const keys[] = {"Probab=",     "E-value=",    "Score=",     "Aligned_cols=",
@@ -65,10 +69,13 @@ static ff_status read_summary(ff_ctx *ctx, const hhr_reader *r, const ff_text_li
         if (find_number(line->text, keys[k], &values[k]))
             continue;
         if (k == TEMPLATE_NEFF)
-            return FF_FAIL(ctx, FF_ERR_FORMAT, "%s:%lld: the summary of hit %d has no Template_Neff: made by HH-suite 1 or 2;"
-                           " search again with HH-suite 3", r->path, (long long)line->number, (int)hit->index);
+            return FF_FAIL(ctx, FF_ERR_FORMAT,
+                           "%s:%lld: the summary of hit %d has no Template_Neff: made by HH-suite 1 or 2;"
+                           " search again with HH-suite 3",
+                           r->path, (long long)line->number, (int)hit->index);
         return FF_FAIL(ctx, FF_ERR_FORMAT, "%s:%lld: hit %d needs a summary line with %s and a number, not %s", r->path,
-                       (long long)line->number, (int)hit->index, keys[k], ff_text_quote(quoted, line->text, line->length));
+                       (long long)line->number, (int)hit->index, keys[k],
+                       ff_text_quote(quoted, line->text, line->length));
     }
     if (!(values[ALIGNED_COLS] >= 0 && values[ALIGNED_COLS] < INT32_MAX))
         return FF_FAIL(ctx, FF_ERR_FORMAT, "%s:%lld: Aligned_cols of hit %d is out of range", r->path,
@@ -144,8 +151,8 @@ static bool starts_with(const char *text, const char *prefix) { return strncmp(t
 /* Rows of the sequences, not those of consensus and secondary structure. */
 static bool is_sequence_row(const char *text, char which)
 {
-    return text[0] == which && text[1] == ' ' && !starts_with(text + 2, "ss_dssp") && !starts_with(text + 2, "ss_pred") &&
-           !starts_with(text + 2, "Consensus");
+    return text[0] == which && text[1] == ' ' && !starts_with(text + 2, "ss_dssp") &&
+           !starts_with(text + 2, "ss_pred") && !starts_with(text + 2, "Consensus");
 }
 
 /* ---- the file ---- */
@@ -158,13 +165,13 @@ static ff_status read_hit(ff_ctx *ctx, hhr_reader *r, ff_text_file *text, ff_tex
     char quoted[FF_TEXT_QUOTE_BYTES], *end;
     const long index = strtol(line->text + 3, &end, 10);
     if (end == line->text + 3 || index < 0 || index > INT32_MAX || end[strspn(end, " \t")] != '\0')
-        return FF_FAIL(ctx, FF_ERR_FORMAT, "%s:%lld: %s should give the number of a hit", r->path, (long long)line->number,
-                       ff_text_quote(quoted, line->text, line->length));
+        return FF_FAIL(ctx, FF_ERR_FORMAT, "%s:%lld: %s should give the number of a hit", r->path,
+                       (long long)line->number, ff_text_quote(quoted, line->text, line->length));
     hit.index = (int32_t)index;
     FF_TRY(ff_text_next(ctx, text, line));
     if (line->text == NULL || line->text[0] != '>')
-        return FF_FAIL(ctx, FF_ERR_FORMAT, "%s:%lld: hit %d needs a line `>name` next; the file may have been cut", r->path,
-                       (long long)hit.line, (int)hit.index);
+        return FF_FAIL(ctx, FF_ERR_FORMAT, "%s:%lld: hit %d needs a line `>name` next; the file may have been cut",
+                       r->path, (long long)hit.line, (int)hit.index);
     FF_TRY(ff_hits_builder_text(ctx, &r->builder, line->text + 1, line->length - 1, &at.name));
     FF_TRY(ff_text_next(ctx, text, line));
     if (line->text == NULL)

@@ -13,9 +13,9 @@ extern "C" {
  * Read the alignments of an .hhr file; a file without hits is fine.
  *
  * @param hits  out  destroy it with ff_template_hits_destroy; empty after a failure
- * @return FF_ERR_FORMAT with file and line: no .hhr file; a hit without a summary line, or without `Template_Neff` in it
- *         (HH-suite 1 and 2, which AlphaFold refuses as well); a row that cannot be read; residue numbers or lengths of the
- *         rows of a block that do not agree. Errors of ff_text_next.
+ * @return FF_ERR_FORMAT with file and line: no .hhr file; a hit without a summary line, or without `Template_Neff` in
+ *         it (HH-suite 1 and 2, which AlphaFold refuses as well); a row that cannot be read; residue numbers or
+ *         lengths of the rows of a block that do not agree. Errors of ff_text_next.
  */
 ff_status ff_hhr_read(ff_ctx *ctx, ff_template_hits *hits, const char *path);
 /** The same over an open file, which it does not close. */

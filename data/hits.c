@@ -12,7 +12,8 @@ void ff_template_hits_destroy(ff_template_hits *hits)
     *hits = (ff_template_hits){.path = NULL};
 }
 
-ff_status ff_hits_builder_add(ff_ctx *ctx, ff_hits_builder *b, const ff_template_hit *hit, const ff_hit_offsets *offsets)
+ff_status ff_hits_builder_add(ff_ctx *ctx, ff_hits_builder *b, const ff_template_hit *hit,
+                              const ff_hit_offsets *offsets)
 {
     ff_template_hits *h = &b->hits;
     FF_TRY(ff_grow(ctx, &h->hits, &h->hit_capacity, h->count + 1, sizeof *h->hits));

@@ -46,12 +46,14 @@ typedef struct {
 } ff_hits_builder;
 
 /** Append a hit whose texts and indices are in place; pointers in `hit` are ignored. */
-ff_status ff_hits_builder_add(ff_ctx *ctx, ff_hits_builder *builder, const ff_template_hit *hit, const ff_hit_offsets *offsets);
+ff_status ff_hits_builder_add(ff_ctx *ctx, ff_hits_builder *builder, const ff_template_hit *hit,
+                              const ff_hit_offsets *offsets);
 /** Append a text and its '\0'. @param at  out  its offset */
 ff_status ff_hits_builder_text(ff_ctx *ctx, ff_hits_builder *builder, const char *text, int64_t length, int64_t *at);
-/** Append the numbers of the residues of an aligned sequence: `-` gives -1, upper case the number, lower case none, though
- * it counts. */
-ff_status ff_hits_builder_indices(ff_ctx *ctx, ff_hits_builder *builder, const char *sequence, int64_t length, int32_t start);
+/** Append the numbers of the residues of an aligned sequence: `-` gives -1, upper case the number, lower case none,
+ * though it counts. */
+ff_status ff_hits_builder_indices(ff_ctx *ctx, ff_hits_builder *builder, const char *sequence, int64_t length,
+                                  int32_t start);
 /** Move the result to `hits`; the builder is empty afterwards, also on failure. */
 ff_status ff_hits_builder_finish(ff_ctx *ctx, ff_hits_builder *builder, const char *path, ff_template_hits *hits);
 void ff_hits_builder_destroy(ff_hits_builder *builder);

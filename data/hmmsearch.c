@@ -85,8 +85,9 @@ static ff_status read_records(ff_ctx *ctx, ff_hits_builder *b, ff_fasta_reader *
         if (!read_name(record.description, &name)) {
             ff_text_quote(quoted, record.description, (int64_t)strlen(record.description));
             if (strict)
-                return FF_FAIL(ctx, FF_ERR_FORMAT, "%s:%lld: %s is not `pdbid_CHAIN/first-last ... mol:protein length:N`",
-                               record.path, (long long)record.line, quoted);
+                return FF_FAIL(ctx, FF_ERR_FORMAT,
+                               "%s:%lld: %s is not `pdbid_CHAIN/first-last ... mol:protein length:N`", record.path,
+                               (long long)record.line, quoted);
             FF_WARN(ctx, "%s:%lld: left out: %s is not `pdbid_CHAIN/first-last ... mol:protein length:N`", record.path,
                     (long long)record.line, quoted);
             continue;
@@ -161,8 +162,8 @@ static ff_status read_table_line(ff_ctx *ctx, ff_tblout *table, const char *path
                            (long long)line->number, ff_text_quote(quoted, line->text, line->length), k);
     const double value = strtod(words[E_VALUE], &end);
     if (end != words[E_VALUE] + lengths[E_VALUE])
-        return FF_FAIL(ctx, FF_ERR_FORMAT, "%s:%lld: %s in the fifth column is no E-value", path, (long long)line->number,
-                       ff_text_quote(quoted, words[E_VALUE], lengths[E_VALUE]));
+        return FF_FAIL(ctx, FF_ERR_FORMAT, "%s:%lld: %s in the fifth column is no E-value", path,
+                       (long long)line->number, ff_text_quote(quoted, words[E_VALUE], lengths[E_VALUE]));
     return put_e_value(ctx, table, words[NAME], lengths[NAME], value);
 }
 

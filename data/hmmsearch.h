@@ -15,8 +15,8 @@ extern "C" {
  * Names are `pdbid_CHAIN/first-last` with a description `... mol:protein length:N ...`, as a pdb_seqres database gives
  * them; entries that are no proteins are left out silently, and others with a warning.
  *
- * @param hits    out  destroy it with ff_template_hits_destroy; empty after a failure. name is `pdbid_CHAIN`; index counts
- *                     the entries of the file; indices_query numbers the whole query
+ * @param hits    out  destroy it with ff_template_hits_destroy; empty after a failure. name is `pdbid_CHAIN`; index
+ *                     counts the entries of the file; indices_query numbers the whole query
  * @param query   the sequence that was searched
  * @param strict  refuse a protein whose name is not of that form, as AlphaFold does
  * @return FF_ERR_FORMAT with file and line. A file without rows has no hits.
@@ -26,7 +26,8 @@ ff_status ff_hmmsearch_read(ff_ctx *ctx, ff_template_hits *hits, const char *pat
 ff_status ff_hmmsearch_parse(ff_ctx *ctx, ff_template_hits *hits, const char *name, const char *text, size_t size,
                              const char *query, bool strict);
 
-/** Targets of a table, with their E-values (full sequence); index 0 is "query" with 0. A repeated name keeps the last one. */
+/** Targets of a table, with their E-values (full sequence); index 0 is "query" with 0. A repeated name keeps the last
+ * one. */
 typedef struct {
     ff_name_table names;
     float *e_values; /* [names.names.count] */

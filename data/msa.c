@@ -50,7 +50,8 @@ ff_status ff_msa_check(ff_ctx *ctx, const ff_msa *msa, int64_t num_res)
     char quoted[FF_TEXT_QUOTE_BYTES], letter[FF_TEXT_QUOTE_BYTES];
     const int64_t wanted = num_res == 0 ? msa->num_res : num_res;
     if (msa->num_seq == 0)
-        return FF_FAIL(ctx, FF_ERR_FORMAT, "%s holds no sequences; an alignment has the query as its first row", msa->path);
+        return FF_FAIL(ctx, FF_ERR_FORMAT, "%s holds no sequences; an alignment has the query as its first row",
+                       msa->path);
     if (wanted == 0)
         return FF_FAIL(ctx, FF_ERR_FORMAT, "%s:%lld: the first row (%s) is empty; it should be the query", msa->path,
                        (long long)msa->lines[0], quote_row(quoted, msa, 0));
@@ -163,7 +164,8 @@ ff_status ff_msa_builder_flush(ff_ctx *ctx, ff_msa_builder *b, int64_t at)
 {
     if (b->pending == 0)
         return FF_OK;
-    FF_TRY(ff_grow(ctx, &b->msa.deletion_list, &b->deletion_capacity, b->num_deletions + 1, sizeof *b->msa.deletion_list));
+    FF_TRY(
+        ff_grow(ctx, &b->msa.deletion_list, &b->deletion_capacity, b->num_deletions + 1, sizeof *b->msa.deletion_list));
     b->msa.deletion_list[b->num_deletions++] =
         (ff_msa_deletion){at, b->pending > INT32_MAX ? INT32_MAX : (int32_t)b->pending};
     b->pending = 0;

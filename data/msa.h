@@ -39,7 +39,7 @@ typedef struct {
 
 typedef struct {
     int64_t max_seq;    /* rows to read, the query included; 0 = all */
-    bool lenient;       /* take what AlphaFold cannot: `.` and `~` are gaps (A3M: left out), lower case in Stockholm is a
+    bool lenient; /* take what AlphaFold cannot: `.` and `~` are gaps (A3M: left out), lower case in Stockholm is a
                            residue, blanks inside an A3M row are left out */
     bool allow_unequal; /* do not refuse A3M rows of unequal lengths; see `aligned` */
 } ff_msa_options;
@@ -47,8 +47,8 @@ typedef struct {
 void ff_msa_destroy(ff_msa *msa); /* empty afterwards, as {0} */
 
 /**
- * Whether it can become features: there are rows, all of `num_res` columns (0 = as many as row 0 has), every letter has a
- * code. FF_ERR_FORMAT with file and line, the row's name, and the letter or both lengths.
+ * Whether it can become features: there are rows, all of `num_res` columns (0 = as many as row 0 has), every letter
+ * has a code. FF_ERR_FORMAT with file and line, the row's name, and the letter or both lengths.
  */
 ff_status ff_msa_check(ff_ctx *ctx, const ff_msa *msa, int64_t num_res);
 
@@ -59,8 +59,8 @@ void ff_msa_put_deletions(const ff_msa *msa, int64_t s, int32_t *out);
 int ff_msa_code(char letter);
 
 /**
- * The species of a row: from `db|ACCESSION|NAME_SPECIES` with db `sp` or `tr`, in the first word of the description up to a
- * `/`; else empty.
+ * The species of a row: from `db|ACCESSION|NAME_SPECIES` with db `sp` or `tr`, in the first word of the description
+ * up to a `/`; else empty.
  * @param species  out  at most 5 letters or digits
  * @return `species`
  */
@@ -78,7 +78,8 @@ typedef struct {
 } ff_msa_builder;
 
 /** Begin a row: its description and the line it stands on. */
-ff_status ff_msa_builder_begin(ff_ctx *ctx, ff_msa_builder *builder, const char *description, int64_t length, int64_t line);
+ff_status ff_msa_builder_begin(ff_ctx *ctx, ff_msa_builder *builder, const char *description, int64_t length,
+                               int64_t line);
 /** Room for `length` more columns of the row. */
 ff_status ff_msa_builder_reserve(ff_ctx *ctx, ff_msa_builder *builder, int64_t length);
 /** Note `pending` deletions before the column at `at`, and forget them. */

@@ -23,7 +23,8 @@ void ff_parsed_destroy(ff_parsed *parsed)
     ff_parsed_init(parsed);
 }
 
-static ff_status put(ff_ctx *ctx, ff_parsed *parsed, const char *object, const char *name, const char *text, double number)
+static ff_status put(ff_ctx *ctx, ff_parsed *parsed, const char *object, const char *name, const char *text,
+                     double number)
 {
     ff_attribute *grown = realloc(parsed->attributes, (size_t)(parsed->num_attributes + 1) * sizeof *grown);
     if (grown == NULL)
@@ -84,7 +85,8 @@ static ff_status write_all(ff_ctx *ctx, const ff_parsed *parsed, ff_hdf5_writer 
     return FF_OK;
 }
 
-ff_status ff_parsed_write(ff_ctx *ctx, const ff_parsed *parsed, const char *path, const char *format, const char *source)
+ff_status ff_parsed_write(ff_ctx *ctx, const ff_parsed *parsed, const char *path, const char *format,
+                          const char *source)
 {
     ff_hdf5_writer *writer;
     FF_TRY(ff_hdf5_create(ctx, &writer, path));

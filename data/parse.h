@@ -21,7 +21,7 @@ typedef struct {
     ff_array_set arrays;
     ff_attribute *attributes; /* in the order they were put */
     int64_t num_attributes;
-    char summary[160]; /* one phrase: "3 sequences, 168 residues" */
+    char summary[400]; /* one phrase: "3 sequences, 168 residues" */
 } ff_parsed;
 
 void ff_parsed_init(ff_parsed *parsed);
@@ -33,7 +33,8 @@ const ff_attribute *ff_parsed_find(const ff_parsed *parsed, const char *object, 
 /** A text array of every entry of a list. */
 ff_status ff_parsed_put_texts(ff_ctx *ctx, ff_parsed *parsed, const char *name, const ff_text_list *list);
 /** Write arrays and attributes to a new file, with attributes `format` and `source` (the path that was read). */
-ff_status ff_parsed_write(ff_ctx *ctx, const ff_parsed *parsed, const char *path, const char *format, const char *source);
+ff_status ff_parsed_write(ff_ctx *ctx, const ff_parsed *parsed, const char *path, const char *format,
+                          const char *source);
 
 typedef struct {
     bool alphafold_compatible; /* refuse what AlphaFold refuses */

@@ -114,9 +114,11 @@ static ff_status put_queries(ff_ctx *ctx, ff_parsed *parsed, const query_list *l
     FF_TRY(ff_parsed_put_texts(ctx, parsed, "descriptions", &list->descriptions));
     FF_TRY(ff_parsed_put_texts(ctx, parsed, "notes", &list->notes));
     FF_TRY(ff_parsed_put_number(ctx, parsed, "/", "num", (double)list->sequences.count));
-    snprintf(parsed->summary, sizeof parsed->summary, "%lld sequences, %lld residues%s%.60s", (long long)list->sequences.count,
-             (long long)list->residues, list->noted > 0 ? ", with a note: " : "",
-             list->sequences.count == 1 ? ff_text_list_get(&list->notes, 0) : list->noted > 0 ? "see notes" : "");
+    snprintf(parsed->summary, sizeof parsed->summary, "%lld sequences, %lld residues%s%s",
+             (long long)list->sequences.count, (long long)list->residues, list->noted > 0 ? ", with a note: " : "",
+             list->sequences.count == 1 ? ff_text_list_get(&list->notes, 0)
+             : list->noted > 0          ? "see notes"
+                                        : "");
     return FF_OK;
 }
 
@@ -172,8 +174,10 @@ static ff_status put_deletions(ff_ctx *ctx, ff_parsed *parsed, const ff_msa *msa
 static ff_status put_unequal(ff_ctx *ctx, ff_parsed *parsed, const ff_msa *msa)
 {
     ff_array *lengths = ff_array_add(ctx, &parsed->arrays, "row_len", FF_ARRAY_INT32, FF_DIMS(msa->num_seq));
-    ff_array *deletion_lengths = ff_array_add(ctx, &parsed->arrays, "deletion_len", FF_ARRAY_INT32, FF_DIMS(msa->num_seq));
-    ff_array *flat = ff_array_add(ctx, &parsed->arrays, "deletion_flat", FF_ARRAY_INT32, FF_DIMS(msa->offsets[msa->num_seq]));
+    ff_array *deletion_lengths =
+        ff_array_add(ctx, &parsed->arrays, "deletion_len", FF_ARRAY_INT32, FF_DIMS(msa->num_seq));
+    ff_array *flat =
+        ff_array_add(ctx, &parsed->arrays, "deletion_flat", FF_ARRAY_INT32, FF_DIMS(msa->offsets[msa->num_seq]));
     if (lengths == NULL || deletion_lengths == NULL || flat == NULL)
         return ctx->status;
     for (int64_t s = 0; s < msa->num_seq; s++)

@@ -1,7 +1,7 @@
 /* stockholm.c - reading Stockholm alignments; the tools on text are in stockholm_tools.c.
  *
- * While reading, the parts of all rows stand in one block of text, chained row by row; at the end each row is put together
- * and its columns are sorted into residues and insertions. */
+ * While reading, the parts of all rows stand in one block of text, chained row by row; at the end each row is put
+ * together and its columns are sorted into residues and insertions. */
 #include "data/stockholm.h"
 
 #include <stdlib.h>
@@ -36,8 +36,8 @@ static void destroy(rows_read *r)
     ff_text_buffer_destroy(&r->text);
 }
 
-/* The row of a name, -1 when it is beyond max_seq. Blocks repeat the order of rows, so the one after `previous` is tried
- * first. */
+/* The row of a name, -1 when it is beyond max_seq. Blocks repeat the order of rows, so the one after `previous` is
+ * tried first. */
 static ff_status find_row(ff_ctx *ctx, rows_read *r, const char *name, int64_t length, int64_t line, int64_t max_seq,
                           int64_t *previous)
 {
@@ -99,9 +99,9 @@ static ff_status read_lines(ff_ctx *ctx, rows_read *r, ff_text_file *text, int64
         int64_t name_length, length, third_length;
         ff_text_next_word(&at, end, &name, &name_length);
         if (!ff_text_next_word(&at, end, &sequence, &length) || ff_text_next_word(&at, end, &third, &third_length))
-            return FF_FAIL(ctx, FF_ERR_FORMAT, "%s:%lld: %s is not `name sequence`, two words; is this Stockholm format?",
-                           ff_text_path(text), (long long)line.number,
-                           ff_text_quote(quoted, line.text, line.length));
+            return FF_FAIL(ctx, FF_ERR_FORMAT,
+                           "%s:%lld: %s is not `name sequence`, two words; is this Stockholm format?",
+                           ff_text_path(text), (long long)line.number, ff_text_quote(quoted, line.text, line.length));
         FF_TRY(find_row(ctx, r, name, name_length, line.number, max_seq, &previous));
         if (previous >= 0)
             FF_TRY(add_part(ctx, r, previous, sequence, length));
@@ -134,7 +134,8 @@ static void be_lenient(char *whole, const char *row_text, int64_t length)
     }
 }
 
-/* Runs of columns: those of the query, and insertions, in turn; the first run is of the query (perhaps of no columns). */
+/* Runs of columns: those of the query, and insertions, in turn; the first run is of the query (perhaps of no
+ * columns). */
 static ff_status find_runs(ff_ctx *ctx, const char *query, int64_t length, int64_t **runs, int64_t *num_runs)
 {
     int64_t capacity = 0;
@@ -169,8 +170,8 @@ static ff_status add_row(ff_ctx *ctx, ff_msa_builder *b, const char *text, const
     return FF_OK;
 }
 
-static ff_status sort_columns(ff_ctx *ctx, const rows_read *r, ff_msa_builder *b, const char *path, bool lenient, char *whole,
-                              int64_t **runs)
+static ff_status sort_columns(ff_ctx *ctx, const rows_read *r, ff_msa_builder *b, const char *path, bool lenient,
+                              char *whole, int64_t **runs)
 {
     int64_t num_runs = 0;
     for (int64_t s = 0; s < r->names.names.count; s++) {
@@ -178,8 +179,10 @@ static ff_status sort_columns(ff_ctx *ctx, const rows_read *r, ff_msa_builder *b
         char quoted[FF_TEXT_QUOTE_BYTES];
         const int64_t length = r->rows[s].length;
         if (length != r->rows[0].length)
-            return FF_FAIL(ctx, FF_ERR_FORMAT, "%s:%lld: row %lld (%s) has %lld columns, the first row has %lld; the file may"
-                           " have been cut", path, (long long)r->rows[s].line, (long long)s + 1,
+            return FF_FAIL(ctx, FF_ERR_FORMAT,
+                           "%s:%lld: row %lld (%s) has %lld columns, the first row has %lld; the file may"
+                           " have been cut",
+                           path, (long long)r->rows[s].line, (long long)s + 1,
                            ff_text_quote(quoted, name, (int64_t)strlen(name)), (long long)length,
                            (long long)r->rows[0].length);
         const char *text = join_parts(r, s, whole);

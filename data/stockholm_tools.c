@@ -58,16 +58,16 @@ static bool get_word(const source_line *line, int index, const char **word, int6
 }
 
 /* The name and the sequence of a row. */
-static ff_status split_row(ff_ctx *ctx, const char *file, const source_line *line, const char **name, int64_t *name_length,
-                           const char **sequence, int64_t *length)
+static ff_status split_row(ff_ctx *ctx, const char *file, const source_line *line, const char **name,
+                           int64_t *name_length, const char **sequence, int64_t *length)
 {
     char quoted[FF_TEXT_QUOTE_BYTES];
     const char *third;
     int64_t third_length;
     if (!get_word(line, 0, name, name_length) || !get_word(line, 1, sequence, length) ||
         get_word(line, 2, &third, &third_length))
-        return FF_FAIL(ctx, FF_ERR_FORMAT, "%s:%lld: %s is not `name sequence`, two words", file, (long long)line->number,
-                       ff_text_quote(quoted, line->text, line->length));
+        return FF_FAIL(ctx, FF_ERR_FORMAT, "%s:%lld: %s is not `name sequence`, two words", file,
+                       (long long)line->number, ff_text_quote(quoted, line->text, line->length));
     return FF_OK;
 }
 
@@ -276,7 +276,8 @@ static ff_status find_different(ff_ctx *ctx, const whole_rows *w, ff_name_table 
     return FF_OK;
 }
 
-ff_status ff_stockholm_remove_duplicates(ff_ctx *ctx, ff_text_buffer *out, const char *name, const char *text, size_t size)
+ff_status ff_stockholm_remove_duplicates(ff_ctx *ctx, ff_text_buffer *out, const char *name, const char *text,
+                                         size_t size)
 {
     ff_status status = FF_OK;
     whole_rows w = {.rows = NULL};
@@ -319,7 +320,8 @@ static ff_status find_used_columns(ff_ctx *ctx, const char *file, const source_l
             continue;
         split_last_word(line, &prefix_length, &last, &length);
         if (length < columns)
-            return FF_FAIL(ctx, FF_ERR_FORMAT, "%s:%lld: the row has %lld columns, the `#=GC RF` line of its block %lld", file,
+            return FF_FAIL(ctx, FF_ERR_FORMAT,
+                           "%s:%lld: the row has %lld columns, the `#=GC RF` line of its block %lld", file,
                            (long long)line->number, (long long)length, (long long)columns);
         for (int64_t i = 0; i < columns; i++)
             used[i] |= last[i] != '-';
@@ -385,7 +387,8 @@ ff_status ff_stockholm_remove_empty_columns(ff_ctx *ctx, ff_text_buffer *out, co
         first_row = -1;
     }
     if (first_row >= 0)
-        FF_TRY_DONE(FF_FAIL(ctx, FF_ERR_FORMAT, "%s:%lld: a block of rows without a `#=GC RF` line, which tells its columns", name,
+        FF_TRY_DONE(FF_FAIL(ctx, FF_ERR_FORMAT,
+                            "%s:%lld: a block of rows without a `#=GC RF` line, which tells its columns", name,
                             (long long)first_row));
     for (int64_t i = begin; i < count; i++) {
         FF_TRY_DONE(ff_text_buffer_put(ctx, out, lines[i].text, (size_t)lines[i].length));

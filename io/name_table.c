@@ -74,7 +74,8 @@ static ff_status make_room(ff_ctx *ctx, ff_name_table *table)
     return FF_OK;
 }
 
-ff_status ff_name_table_add(ff_ctx *ctx, ff_name_table *table, const char *name, size_t length, int64_t *index, bool *added)
+ff_status ff_name_table_add(ff_ctx *ctx, ff_name_table *table, const char *name, size_t length, int64_t *index,
+                            bool *added)
 {
     FF_TRY(make_room(ctx, table));
     const uint64_t hash = ff_hash_bytes(name, length);

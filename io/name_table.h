@@ -21,7 +21,8 @@ typedef struct {
  * @param index  out  0..count-1
  * @param added  out  whether it is new; may be NULL
  */
-ff_status ff_name_table_add(ff_ctx *ctx, ff_name_table *table, const char *name, size_t length, int64_t *index, bool *added);
+ff_status ff_name_table_add(ff_ctx *ctx, ff_name_table *table, const char *name, size_t length, int64_t *index,
+                            bool *added);
 /** -1 when it was not added. */
 int64_t ff_name_table_find(const ff_name_table *table, const char *name, size_t length);
 static inline const char *ff_name_table_get(const ff_name_table *table, int64_t index)

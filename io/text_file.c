@@ -132,9 +132,10 @@ static ff_status next_member(ff_ctx *ctx, ff_text_file *f, bool *more)
     while (f->in_begin < f->in_end || !f->in_eof) {
         for (; f->in_begin < f->in_end; f->in_begin++)
             if (f->in[f->in_begin] != 0)
-                return FF_FAIL(ctx, FF_ERR_FORMAT,
-                               "%s:%lld: something else follows the gzip data; unpack the file by hand and look at its end",
-                               f->path, (long long)f->number + 1);
+                return FF_FAIL(
+                    ctx, FF_ERR_FORMAT,
+                    "%s:%lld: something else follows the gzip data; unpack the file by hand and look at its end",
+                    f->path, (long long)f->number + 1);
         FF_TRY(fill_in(ctx, f));
     }
     return FF_OK;
@@ -190,8 +191,10 @@ static ff_status read_gzip(ff_ctx *ctx, ff_text_file *f, char *out, size_t size,
 
 static ff_status start_gzip(ff_ctx *ctx, ff_text_file *f)
 {
-    return FF_FAIL(ctx, FF_ERR_UNSUPPORTED, "%s is packed by gzip and this program was built without zlib; gunzip it, or"
-                   " install zlib's headers (make deps) and build again", f->path);
+    return FF_FAIL(ctx, FF_ERR_UNSUPPORTED,
+                   "%s is packed by gzip and this program was built without zlib; gunzip it, or"
+                   " install zlib's headers (make deps) and build again",
+                   f->path);
 }
 
 #endif

@@ -9,9 +9,9 @@
  *         ... line.text, line.length, line.number ...
  *     }
  *
- * Lines end with LF, CRLF or CR (as Python's universal newlines); the last one may lack it. Memory: the longest line and
- * two buffers, whatever the size of the file. A UTF-8 byte order mark is skipped; UTF-16, and files packed by anything
- * but gzip, are refused by name. */
+ * Lines end with LF, CRLF or CR (as Python's universal newlines); the last one may lack it. Memory: the longest line
+ * and two buffers, whatever the size of the file. A UTF-8 byte order mark is skipped; UTF-16, and files packed by
+ * anything but gzip, are refused by name. */
 #ifndef FF_IO_TEXT_FILE_H
 #define FF_IO_TEXT_FILE_H
 
@@ -36,8 +36,8 @@ typedef struct {
 
 /**
  * Open a plain or gzip file (told apart by its first bytes, not by its name); "-" is standard input.
- * @return FF_ERR_IO: absent, not readable, a folder; FF_ERR_FORMAT: packed another way, UTF-16; FF_ERR_UNSUPPORTED: gzip,
- *         and the program was built without zlib.
+ * @return FF_ERR_IO: absent, not readable, a folder; FF_ERR_FORMAT: packed another way, UTF-16; FF_ERR_UNSUPPORTED:
+ *         gzip, and the program was built without zlib.
  */
 ff_status ff_text_open(ff_ctx *ctx, ff_text_file **file, const char *path);
 /** The same over `size` bytes in memory, which must stay; `name` stands for the path in messages. */

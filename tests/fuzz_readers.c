@@ -1,8 +1,9 @@
-/* fuzz_readers.c - every text reader on damaged copies of the files in tests/fuzz: it must return, within seconds, with a
- * result whose parts fit together or with a message, and give back all memory. Built with AddressSanitizer by `make fuzz`.
+/* fuzz_readers.c - every text reader on damaged copies of the files in tests/fuzz: it must return, within seconds,
+ * with a result whose parts fit together or with a message, and give back all memory. Built with AddressSanitizer by
+ * `make fuzz`.
  *
- * Seed files are called KIND.anything. Input i of a seed depends on (seed number, kind, i) only; a failure prints the options
- * that run it alone.
+ * Seed files are called KIND.anything. Input i of a seed depends on (seed number, kind, i) only; a failure prints the
+ * options that run it alone.
  *
  * Contents: kinds; mutations; one input; main. */
 #include <dirent.h>
@@ -72,7 +73,8 @@ static ff_status fuzz_lines(ff_ctx *ctx, const input *in, looked *l)
         if (status != FF_OK || line.text == NULL)
             break;
         need(l, line.number == ++number && line.length >= 0 && line.text[line.length] == '\0' &&
-                    memchr(line.text, '\n', (size_t)line.length) == NULL && memchr(line.text, '\r', (size_t)line.length) == NULL);
+                    memchr(line.text, '\n', (size_t)line.length) == NULL &&
+                    memchr(line.text, '\r', (size_t)line.length) == NULL);
         look(l, line.text, (size_t)line.length);
     }
     ff_text_close(file);
@@ -147,7 +149,10 @@ static ff_status fuzz_msa(ff_ctx *ctx, const input *in, looked *l,
 }
 
 static ff_status fuzz_a3m(ff_ctx *ctx, const input *in, looked *l) { return fuzz_msa(ctx, in, l, ff_a3m_read_text); }
-static ff_status fuzz_sto(ff_ctx *ctx, const input *in, looked *l) { return fuzz_msa(ctx, in, l, ff_stockholm_read_text); }
+static ff_status fuzz_sto(ff_ctx *ctx, const input *in, looked *l)
+{
+    return fuzz_msa(ctx, in, l, ff_stockholm_read_text);
+}
 
 static ff_status fuzz_sto_tools(ff_ctx *ctx, const input *in, looked *l)
 {
@@ -161,7 +166,8 @@ static ff_status fuzz_sto_tools(ff_ctx *ctx, const input *in, looked *l)
         status = ff_stockholm_truncate(ctx, &out, "input", in->bytes, in->size, 2);
         if (status == FF_OK) {
             ff_text_buffer again = {NULL, 0, 0};
-            status = ff_stockholm_remove_empty_columns(ctx, &again, "input", out.data == NULL ? "" : out.data, out.size);
+            status =
+                ff_stockholm_remove_empty_columns(ctx, &again, "input", out.data == NULL ? "" : out.data, out.size);
             look(l, again.data, again.size);
             ff_text_buffer_destroy(&again);
         }
@@ -202,7 +208,8 @@ static ff_status fuzz_hhr(ff_ctx *ctx, const input *in, looked *l)
 static ff_status fuzz_hmmsearch(ff_ctx *ctx, const input *in, looked *l)
 {
     ff_template_hits hits;
-    const ff_status status = ff_hmmsearch_parse(ctx, &hits, "input", in->bytes, in->size, "MAAHKGAEHHHK", in->variant % 2 == 1);
+    const ff_status status =
+        ff_hmmsearch_parse(ctx, &hits, "input", in->bytes, in->size, "MAAHKGAEHHHK", in->variant % 2 == 1);
     look_at_hits(&hits, l);
     ff_template_hits_destroy(&hits);
     return status;
@@ -244,7 +251,8 @@ static ff_status fuzz_obsolete(ff_ctx *ctx, const input *in, looked *l)
 #ifdef FF_HAVE_GEMMI
 static ff_status fuzz_structure(ff_ctx *ctx, const input *in, looked *l)
 {
-    const ff_structure_options options = {in->variant / 2 == 1 ? FF_STRUCTURE_AUTO : FF_STRUCTURE_MMCIF, in->variant % 2 == 1};
+    const ff_structure_options options = {in->variant / 2 == 1 ? FF_STRUCTURE_AUTO : FF_STRUCTURE_MMCIF,
+                                          in->variant % 2 == 1};
     ff_structure s;
     const ff_status status = ff_structure_read_bytes(ctx, &s, in->bytes, in->size, "input", &options);
     for (int64_t k = 0; k < s.num_chains; k++) {
@@ -324,11 +332,12 @@ static const struct {
     size_t size;
 } tokens[] = {
 #define TOKEN(text) {text, sizeof text - 1}
-    TOKEN("\0"), TOKEN("\n"), TOKEN("\r\n"), TOKEN("\r"), TOKEN(" "), TOKEN("\t"), TOKEN(">"), TOKEN("\n>"), TOKEN("#"), TOKEN("//"),
-    TOKEN("\n//\n"), TOKEN("-"), TOKEN("."), TOKEN("*"), TOKEN("\xff"), TOKEN("\xc3\x89"), TOKEN("-1"), TOKEN("0"), TOKEN("4294967296"),
-    TOKEN("9223372036854775808"), TOKEN("1e999"), TOKEN("nan"), TOKEN("%s%n"), TOKEN("No 1"), TOKEN("\nNo 2\n>x\n"), TOKEN("Q x"),
-    TOKEN("\nT x   "), TOKEN("#=GC RF"), TOKEN("#=GS"), TOKEN("loop_\n"), TOKEN("\n;"), TOKEN("'"), TOKEN("?"), TOKEN("data_"),
-    TOKEN("ATOM  "), TOKEN("HETATM"), TOKEN("MODEL        2\n"), TOKEN("ENDMDL\n"), TOKEN("OBSLTE"), TOKEN("\x1f\x8b\x08"),
+    TOKEN("\0"), TOKEN("\n"), TOKEN("\r\n"), TOKEN("\r"), TOKEN(" "), TOKEN("\t"), TOKEN(">"), TOKEN("\n>"),
+    TOKEN("#"), TOKEN("//"), TOKEN("\n//\n"), TOKEN("-"), TOKEN("."), TOKEN("*"), TOKEN("\xff"), TOKEN("\xc3\x89"),
+    TOKEN("-1"), TOKEN("0"), TOKEN("4294967296"), TOKEN("9223372036854775808"), TOKEN("1e999"), TOKEN("nan"),
+    TOKEN("%s%n"), TOKEN("No 1"), TOKEN("\nNo 2\n>x\n"), TOKEN("Q x"), TOKEN("\nT x   "), TOKEN("#=GC RF"),
+    TOKEN("#=GS"), TOKEN("loop_\n"), TOKEN("\n;"), TOKEN("'"), TOKEN("?"), TOKEN("data_"), TOKEN("ATOM  "),
+    TOKEN("HETATM"), TOKEN("MODEL        2\n"), TOKEN("ENDMDL\n"), TOKEN("OBSLTE"), TOKEN("\x1f\x8b\x08"),
     TOKEN("_atom_site.id "), TOKEN("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa")
 #undef TOKEN
 };
@@ -438,8 +447,8 @@ static size_t pack(const char *data, size_t size, char *packed)
 #endif
 }
 
-static void run_input(fuzzer *f, const fuzz_kind *kind, int kind_number, const char *seed, const char *bytes, size_t size,
-                      int64_t index)
+static void run_input(fuzzer *f, const fuzz_kind *kind, int kind_number, const char *seed, const char *bytes,
+                      size_t size, int64_t index)
 {
     dice d = {{(uint64_t)f->options->seed, ff_random_stream((uint64_t)kind_number, (uint64_t)index)}, 0};
     looked l = {0, false};
@@ -511,17 +520,22 @@ static ff_status run_seed(fuzzer *f, const char *folder, const char *name)
 /* ---- main ---- */
 
 static const ff_option option_table[] = {
-    {"count", FF_OPTION_INT64, offsetof(fuzz_options, count), "20000", "1..", "Inputs", "inputs for each seed file and reader"},
+    {"count", FF_OPTION_INT64, offsetof(fuzz_options, count), "20000", "1..", "Inputs",
+     "inputs for each seed file and reader"},
     {"seed", FF_OPTION_INT64, offsetof(fuzz_options, seed), "1", "0..", "Inputs", "of the random changes"},
     {"kind", FF_OPTION_STRING, offsetof(fuzz_options, kind), NULL, NULL, "Inputs", "one reader only"},
     {"only", FF_OPTION_INT64, offsetof(fuzz_options, only), "-1", "-1..", "Inputs", "this input only, -1 = all"},
-    {"seconds", FF_OPTION_DOUBLE, offsetof(fuzz_options, seconds), "20", "1..600", "Inputs", "a reader that takes longer hangs"},
+    {"seconds", FF_OPTION_DOUBLE, offsetof(fuzz_options, seconds), "20", "1..600", "Inputs",
+     "a reader that takes longer hangs"},
     FF_OPTION_END};
-static const ff_program program = {"fuzz_readers", "[options] FOLDER",
-                                   "Runs every text reader on damaged copies of the files in FOLDER. Last line: N passed, N failed",
-                                   option_table};
+static const ff_program program = {
+    "fuzz_readers", "[options] FOLDER",
+    "Runs every text reader on damaged copies of the files in FOLDER. Last line: N passed, N failed", option_table};
 
-static int by_name(const void *a, const void *b) { return strcmp((*(struct dirent *const *)a)->d_name, (*(struct dirent *const *)b)->d_name); }
+static int by_name(const void *a, const void *b)
+{
+    return strcmp((*(struct dirent *const *)a)->d_name, (*(struct dirent *const *)b)->d_name);
+}
 
 static int run_folder(fuzzer *f, const char *folder)
 {
@@ -552,7 +566,8 @@ int main(int argc, char **argv)
     fuzzer f = {.options = &options};
     ff_context_init(&f.ctx);
     f.ctx.log.file = NULL;
-    if (ff_options_parse(&f.ctx, &program, &options, argc, argv, &args) != FF_OK || (args.num_positional != 1 && !args.help)) {
+    if (ff_options_parse(&f.ctx, &program, &options, argc, argv, &args) != FF_OK ||
+        (args.num_positional != 1 && !args.help)) {
         fprintf(stderr, "fuzz_readers: %s\n", f.ctx.message[0] == '\0' ? "one folder is needed" : f.ctx.message);
         return 2;
     }

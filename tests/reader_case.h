@@ -47,7 +47,8 @@ static inline uint64_t reader_case_draw(reader_case *r, uint64_t n) { return ff_
 static inline void reader_case_refused(reader_case *r, ff_status status, ff_status wanted, const char *message)
 {
     if (status != wanted || strcmp(r->ctx.message, message) != 0) {
-        printf("    says     %s: %s\n    expected %s: %s\n", ff_status_name(status), r->ctx.message, ff_status_name(wanted), message);
+        printf("    says     %s: %s\n    expected %s: %s\n", ff_status_name(status), r->ctx.message,
+               ff_status_name(wanted), message);
         CU_FAIL("a refusal differs");
     }
     ff_context_clear(&r->ctx);

@@ -94,8 +94,9 @@ static void test_a_sequence_before_a_header_is_refused(void)
     reader_case_refused(&r, ff_fasta_next(&r.ctx, reader, &record, &more), FF_ERR_FORMAT,
                         "q.fasta:3: \"MAAHKG\" stands before the first '>'; a FASTA record begins with a line `>name`");
     open_text("; old-style comment\n>A\nMA\n");
-    reader_case_refused(&r, ff_fasta_next(&r.ctx, reader, &record, &more), FF_ERR_FORMAT,
-                        "q.fasta:1: \"; old-style comment\" stands before the first '>'; a FASTA record begins with a line `>name`");
+    reader_case_refused(
+        &r, ff_fasta_next(&r.ctx, reader, &record, &more), FF_ERR_FORMAT,
+        "q.fasta:1: \"; old-style comment\" stands before the first '>'; a FASTA record begins with a line `>name`");
 }
 
 static void test_random_records_come_back(void)
@@ -158,8 +159,9 @@ static void test_what_is_accepted_comes_with_a_note(void)
         {">A\nMAAHKG*\n", "MAAHKG", "the '*' at the end was left out"},
         {">A\nMAAHKG\n*\n", "MAAHKG", "the '*' at the end was left out"},
         {">A\nMBZUOJX\n", "MXXXXXX", "5 of B Z U O J were made X"},
-        {">A\nmb k*\n", "MXK", "3 lower-case letters were made upper case, 1 blanks inside were left out, the '*' at the end was"
-                               " left out, 1 of B Z U O J were made X"},
+        {">A\nmb k*\n", "MXK",
+         "3 lower-case letters were made upper case, 1 blanks inside were left out, the '*' at the end was"
+         " left out, 1 of B Z U O J were made X"},
         {">A\nACGTACGTACGTACGTACGT\n", "ACGTACGTACGTACGTACGT", "it looks like nucleotides; amino acids are expected"},
         {">A\nA\n", "A", ""},
     };
@@ -169,7 +171,8 @@ static void test_what_is_accepted_comes_with_a_note(void)
         CU_ASSERT_EQUAL(query.length, (int64_t)strlen(cases[i].sequence));
         CU_ASSERT_STRING_EQUAL(query.note, cases[i].note);
     }
-    CU_ASSERT_PTR_NOT_NULL(strstr(reader_case_logged(&r), "[warning] q.fasta:1: \"A\": 5 lower-case letters were made upper case\n"));
+    CU_ASSERT_PTR_NOT_NULL(
+        strstr(reader_case_logged(&r), "[warning] q.fasta:1: \"A\": 5 lower-case letters were made upper case\n"));
 }
 
 static void test_what_is_refused_names_place_and_cure(void)
@@ -177,22 +180,30 @@ static void test_what_is_refused_names_place_and_cure(void)
     static const struct {
         const char *text, *message;
     } cases[] = {
-        {">A b\nMAA:HKG\n", "q.fasta:1: \":\" at position 4 of \"A b\" joins the chains of a complex; this program takes single"
-                            " chains: give each chain a record of its own"},
-        {">A\nMAA\n:\nHKG\n", "q.fasta:1: \":\" at position 4 of \"A\" joins the chains of a complex; this program takes single"
-                              " chains: give each chain a record of its own"},
-        {">A\nMA-HK\n", "q.fasta:1: \"-\" at position 3 of \"A\" is a gap, and a query has none; remove the gaps, or give the"
-                        " alignment with --msa"},
-        {">A\nMA.HK\n", "q.fasta:1: \".\" at position 3 of \"A\" is a gap, and a query has none; remove the gaps, or give the"
-                        " alignment with --msa"},
+        {">A b\nMAA:HKG\n",
+         "q.fasta:1: \":\" at position 4 of \"A b\" joins the chains of a complex; this program takes single"
+         " chains: give each chain a record of its own"},
+        {">A\nMAA\n:\nHKG\n",
+         "q.fasta:1: \":\" at position 4 of \"A\" joins the chains of a complex; this program takes single"
+         " chains: give each chain a record of its own"},
+        {">A\nMA-HK\n",
+         "q.fasta:1: \"-\" at position 3 of \"A\" is a gap, and a query has none; remove the gaps, or give the"
+         " alignment with --msa"},
+        {">A\nMA.HK\n",
+         "q.fasta:1: \".\" at position 3 of \"A\" is a gap, and a query has none; remove the gaps, or give the"
+         " alignment with --msa"},
         {">A\n1 MAHK\n", "q.fasta:1: \"1\" at position 1 of \"A\" is a digit; remove the numbering"},
-        {">A\nMA*HK\n", "q.fasta:1: \"*\" at position 3 of \"A\" is a stop inside the sequence; end the sequence there or remove it"},
-        {">A\nMAHK**\n", "q.fasta:1: \"*\" at position 5 of \"A\" is a stop inside the sequence; end the sequence there or remove it"},
+        {">A\nMA*HK\n",
+         "q.fasta:1: \"*\" at position 3 of \"A\" is a stop inside the sequence; end the sequence there or remove it"},
+        {">A\nMAHK**\n",
+         "q.fasta:1: \"*\" at position 5 of \"A\" is a stop inside the sequence; end the sequence there or remove it"},
         {">A\nMA?K\n", "q.fasta:1: \"?\" at position 3 of \"A\" is no amino-acid letter"},
         {">A\nMA\xc3\x89K\n", "q.fasta:1: \"\xc3\x89\" at position 3 of \"A\" is no amino-acid letter"},
-        {">A\nMA>HK\n", "q.fasta:1: \">\" at position 3 of \"A\" stands inside a sequence line; each record begins on a line of"
-                        " its own"},
-        {">A\nMA\\0K\n", "q.fasta:1: \"\\0\" at position 3 of \"A\" is no amino-acid letter; a NUL byte is shown as \\0"},
+        {">A\nMA>HK\n",
+         "q.fasta:1: \">\" at position 3 of \"A\" stands inside a sequence line; each record begins on a line of"
+         " its own"},
+        {">A\nMA\\0K\n",
+         "q.fasta:1: \"\\0\" at position 3 of \"A\" is no amino-acid letter; a NUL byte is shown as \\0"},
         {">A\n\n", "q.fasta:1: \"A\" has no residues"},
         {">A\n*\n", "q.fasta:1: \"A\" has no residues"},
     };
@@ -210,7 +221,8 @@ static void test_alphafold_compatible_takes_upper_case_letters_only(void)
     static const char *const texts[] = {">A\nMAa\n", ">A\nMA A\n", ">A\nMA*\n", ">A\nMA-A\n", ">A\nMA1\n"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         CU_ASSERT_EQUAL(take(texts[i], true), FF_ERR_FORMAT);
-        CU_ASSERT_PTR_NOT_NULL(strstr(r.ctx.message, "at position 3 of \"A\" is no upper-case letter, and AlphaFold takes nothing else"));
+        CU_ASSERT_PTR_NOT_NULL(
+            strstr(r.ctx.message, "at position 3 of \"A\" is no upper-case letter, and AlphaFold takes nothing else"));
         ff_context_clear(&r.ctx);
     }
 }

@@ -33,7 +33,8 @@ static void check_indices(const int32_t *got, int64_t num_got, const int32_t *wa
 
 /* ---- hhsearch ---- */
 
-#define SUMMARY "Probab=99.5  E-value=1e-20  Score=8.92  Aligned_cols=6  Identities=31%  Similarity=0.307  Sum_probs=5.3"
+#define SUMMARY                                                                                                        \
+    "Probab=99.5  E-value=1e-20  Score=8.92  Aligned_cols=6  Identities=31%  Similarity=0.307  Sum_probs=5.3"
 
 static const char hhr[] = "Query         q\nMatch_columns 20\n\n No Hit\n  1 2crb_A\n\n"
                           "No 1  \n>2crb_A some text\n" SUMMARY "  Template_Neff=1.000\n\n"
@@ -102,27 +103,35 @@ static void test_hhr_damage_is_told_with_line(void)
         {"Query ", "Kwery ", "x.hhr:1: \"Kwery         q\": the output of hhsearch begins with `Query`"},
         {"No 1  ", "No one", "x.hhr:7: \"No one\" should give the number of a hit"},
         {">2crb_A some", "2crb_A some", "x.hhr:7: hit 1 needs a line `>name` next; the file may have been cut"},
-        {"  Template_Neff=1.000", "", "x.hhr:9: the summary of hit 1 has no Template_Neff: made by HH-suite 1 or 2; search again with"
-                                      " HH-suite 3"},
-        {"Aligned_cols=6", "Aligned_cols=?", "x.hhr:9: hit 1 needs a summary line with Aligned_cols= and a number, not \"Probab=99.5 "
-                                             " E-value=1e-20  Score=8.9...\""},
+        {"  Template_Neff=1.000", "",
+         "x.hhr:9: the summary of hit 1 has no Template_Neff: made by HH-suite 1 or 2; search again with"
+         " HH-suite 3"},
+        {"Aligned_cols=6", "Aligned_cols=?",
+         "x.hhr:9: hit 1 needs a summary line with Aligned_cols= and a number, not \"Probab=99.5 "
+         " E-value=1e-20  Score=8.9...\""},
         {"Aligned_cols=6", "Aligned_cols=-6", "x.hhr:9: Aligned_cols of hit 1 is out of range"},
         {"Aligned_cols=6", "Aligned_cols=nan", "x.hhr:9: Aligned_cols of hit 1 is out of range"},
-        {"MK-V    5", "Mk-V    5", "x.hhr:12: \"Q q                3 Mk-V    5 (20)\" is no row `Q name  first RESIDUES last (total)`"},
-        {"MK-V    5 (20)", "MK-V    5", "x.hhr:12: \"Q q                3 MK-V    5\" is no row `Q name  first RESIDUES last (total)`"},
-        {"  3 MK-V ", "1234567890 MK-V ", "x.hhr:12: \"Q q              1234567890 MK-V    5...\" is no row `Q name  first RESIDUES last"
-                                          " (total)`"},
+        {"MK-V    5", "Mk-V    5",
+         "x.hhr:12: \"Q q                3 Mk-V    5 (20)\" is no row `Q name  first RESIDUES last (total)`"},
+        {"MK-V    5 (20)", "MK-V    5",
+         "x.hhr:12: \"Q q                3 MK-V    5\" is no row `Q name  first RESIDUES last (total)`"},
+        {"  3 MK-V ", "1234567890 MK-V ",
+         "x.hhr:12: \"Q q              1234567890 MK-V    5...\" is no row `Q name  first RESIDUES last"
+         " (total)`"},
         {"MK-V    5", "MK-V    6", "x.hhr:12: the row has 3 residues, its numbers say 3 to 6"},
         {"MKAV   14", "MKA   14", "x.hhr:16: the row of the template has 3 columns, that of the query 4"},
-        {"T 2crb_A          15 L-W   16 (40)\n", "", "x.hhr:7: hit 1 has 7 columns of the query and 4 of the template; the file may have"
-                                                     " been cut"},
-        {"Q q                6 LAW    8 (20)\n", "", "x.hhr:20: a row of the template without one of the query before it"},
+        {"T 2crb_A          15 L-W   16 (40)\n", "",
+         "x.hhr:7: hit 1 has 7 columns of the query and 4 of the template; the file may have"
+         " been cut"},
+        {"Q q                6 LAW    8 (20)\n", "",
+         "x.hhr:20: a row of the template without one of the query before it"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         reader_case_refused(&r, read_changed(cases[i].old, cases[i].fresh), FF_ERR_FORMAT, cases[i].message);
         CU_ASSERT_EQUAL(hits.count, 0);
     }
-    reader_case_refused(&r, read_hhr(""), FF_ERR_FORMAT, "x.hhr is empty; hhsearch and hhblits write a header at least");
+    reader_case_refused(&r, read_hhr(""), FF_ERR_FORMAT,
+                        "x.hhr is empty; hhsearch and hhblits write a header at least");
     reader_case_refused(&r, read_hhr("Query q\nNo 3\n>a"), FF_ERR_FORMAT,
                         "x.hhr:2: hit 3 ends before its summary line; the file may have been cut");
     reader_case_refused(&r, read_hhr("Query q\nNo 3"), FF_ERR_FORMAT,
@@ -137,8 +146,8 @@ static void test_random_hits_come_back(void)
         char line[200];
         int64_t first[2], next[2];
         ff_text_buffer_clear(&text);
-        ff_text_buffer_put(&r.ctx, &text, "Query q\n\nNo 7\n>x_Y\n" SUMMARY " Template_Neff=1\n", strlen("Query q\n\nNo 7\n>x_Y\n" SUMMARY
-                           " Template_Neff=1\n"));
+        ff_text_buffer_put(&r.ctx, &text, "Query q\n\nNo 7\n>x_Y\n" SUMMARY " Template_Neff=1\n",
+                           strlen("Query q\n\nNo 7\n>x_Y\n" SUMMARY " Template_Neff=1\n"));
         for (int k = 0; k < 2; k++) {
             ff_text_buffer_clear(&rows[k]);
             first[k] = next[k] = 1 + (int64_t)reader_case_draw(&r, 900);
@@ -154,8 +163,8 @@ static void test_random_hits_come_back(void)
                     residues += row[i] != '-';
                 }
                 row[width] = '\0';
-                const int n = snprintf(line, sizeof line, "%c name           %4lld %s %4lld (2000)\n", "QT"[k], (long long)next[k], row,
-                                       (long long)(next[k] + residues - 1));
+                const int n = snprintf(line, sizeof line, "%c name           %4lld %s %4lld (2000)\n", "QT"[k],
+                                       (long long)next[k], row, (long long)(next[k] + residues - 1));
                 next[k] += residues;
                 ff_text_buffer_put(&r.ctx, &rows[k], row, (size_t)width);
                 ff_text_buffer_put(&r.ctx, &text, line, (size_t)n);
@@ -169,7 +178,8 @@ static void test_random_hits_come_back(void)
         CU_ASSERT_EQUAL_FATAL(hit->num_query, (int64_t)rows[0].size);
         for (int k = 0; k < 2; k++)
             for (int64_t i = 0, number = first[k] - 1; i < hit->num_query; i++)
-                CU_ASSERT_EQUAL((k == 0 ? hit->indices_query : hit->indices_hit)[i], rows[k].data[i] == '-' ? -1 : number++);
+                CU_ASSERT_EQUAL((k == 0 ? hit->indices_query : hit->indices_hit)[i],
+                                rows[k].data[i] == '-' ? -1 : number++);
     }
     ff_text_buffer_destroy(&text);
     ff_text_buffer_destroy(&rows[0]);
@@ -220,8 +230,9 @@ static void test_hmmsearch_without_rows_has_no_hits(void)
 
 static void test_names_that_are_no_pdb_chain_are_left_out(void)
 {
-    static const char *const names[] = {"4PQX_A/1-2", "4pqx/1-2", "4pqx_/1-2", "4pqx_A", "4pqx_A/x-2", "4pqx_A/1", "_A/1-2",
-                                        "4pqx_A/1-2x mol:protein", "4pqx_A/99999999999-2"};
+    static const char *const names[] = {"4PQX_A/1-2",          "4pqx/1-2", "4pqx_/1-2", "4pqx_A",
+                                        "4pqx_A/x-2",          "4pqx_A/1", "_A/1-2",    "4pqx_A/1-2x mol:protein",
+                                        "4pqx_A/99999999999-2"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char text[200], message[300];
         snprintf(text, sizeof text, ">%s mol:protein%s\nMKVLA\n", names[i], i == 7 ? "" : " length:9");
@@ -231,16 +242,20 @@ static void test_names_that_are_no_pdb_chain_are_left_out(void)
         text[strcspn(text, "\n")] = '\0';
         ff_text_quote(quoted, text + 1, (int64_t)strlen(text) - 1);
         text[strlen(text)] = '\n';
-        snprintf(message, sizeof message, "x.sto:1: %s is not `pdbid_CHAIN/first-last ... mol:protein length:N`", quoted);
+        snprintf(message, sizeof message, "x.sto:1: %s is not `pdbid_CHAIN/first-last ... mol:protein length:N`",
+                 quoted);
         reader_case_refused(&r, read_hmmsearch(text, true), FF_ERR_FORMAT, message);
     }
-    CU_ASSERT_PTR_NOT_NULL(strstr(reader_case_logged(&r), "[warning] x.sto:1: left out: \"4PQX_A/1-2 mol:protein length:9\" is not"));
+    CU_ASSERT_PTR_NOT_NULL(
+        strstr(reader_case_logged(&r), "[warning] x.sto:1: left out: \"4PQX_A/1-2 mol:protein length:9\" is not"));
 }
 
 static void test_messages_of_converted_files_say_so(void)
 {
-    reader_case_refused(&r, read_hmmsearch("# STOCKHOLM 1.0\n#=GS x/1-2 DE mol:protein length:3\nx/1-2 MKVLA\n//\n", true), FF_ERR_FORMAT,
-                        "x.sto (as A3M):1: \"x/1-2 mol:protein length:3\" is not `pdbid_CHAIN/first-last ... mol:protein length:N`");
+    reader_case_refused(
+        &r, read_hmmsearch("# STOCKHOLM 1.0\n#=GS x/1-2 DE mol:protein length:3\nx/1-2 MKVLA\n//\n", true),
+        FF_ERR_FORMAT,
+        "x.sto (as A3M):1: \"x/1-2 mol:protein length:3\" is not `pdbid_CHAIN/first-last ... mol:protein length:N`");
     reader_case_refused(&r, read_hmmsearch("MKVLA\n", true), FF_ERR_FORMAT,
                         "x.sto:1: \"MKVLA\" stands before the first '>'; a FASTA record begins with a line `>name`");
 }
@@ -259,7 +274,9 @@ static ff_status read_table(const char *text)
 
 static void test_tables_give_names_and_e_values(void)
 {
-    CU_ASSERT_EQUAL_FATAL(read_table("# target name\n#---\na  -  one  -  3.5e-16   57.3\n\nb - one - 0.5 1\na - one - 7\n# end\n"), FF_OK);
+    CU_ASSERT_EQUAL_FATAL(
+        read_table("# target name\n#---\na  -  one  -  3.5e-16   57.3\n\nb - one - 0.5 1\na - one - 7\n# end\n"),
+        FF_OK);
     CU_ASSERT_EQUAL_FATAL(table.names.names.count, 3);
     CU_ASSERT_STRING_EQUAL(ff_name_table_get(&table.names, 0), "query");
     CU_ASSERT_EQUAL(table.e_values[0], 0);
@@ -272,7 +289,8 @@ static void test_table_damage_is_told_with_line(void)
 {
     reader_case_refused(&r, read_table("# x\na - one -\n"), FF_ERR_FORMAT,
                         "x.tbl:2: \"a - one -\" has 4 columns, a line of a --tblout table has more");
-    reader_case_refused(&r, read_table("a - one - 1e-5x 3\n"), FF_ERR_FORMAT, "x.tbl:1: \"1e-5x\" in the fifth column is no E-value");
+    reader_case_refused(&r, read_table("a - one - 1e-5x 3\n"), FF_ERR_FORMAT,
+                        "x.tbl:1: \"1e-5x\" in the fifth column is no E-value");
     CU_ASSERT_EQUAL(table.names.names.count, 0);
 }
 

@@ -30,7 +30,8 @@ static void tear_down(void)
 
 typedef ff_status (*read_function)(ff_ctx *ctx, ff_msa *msa, ff_text_file *text, const ff_msa_options *options);
 
-static ff_status read_bytes(read_function read, ff_msa *to, const char *bytes, size_t size, const ff_msa_options *options)
+static ff_status read_bytes(read_function read, ff_msa *to, const char *bytes, size_t size,
+                            const ff_msa_options *options)
 {
     ff_text_file *file;
     ff_msa_destroy(to);
@@ -159,8 +160,9 @@ static void test_max_seq_ends_reading(void)
 
 static void test_a3m_damage_is_told_with_line_and_cure(void)
 {
-    reader_case_refused(&r, read_a3m("\nMKV\n>q\nMKV\n", NULL), FF_ERR_FORMAT,
-                        "x.msa:2: \"MKV\" stands before the first '>'; a row of an A3M file begins with a line `>name`");
+    reader_case_refused(
+        &r, read_a3m("\nMKV\n>q\nMKV\n", NULL), FF_ERR_FORMAT,
+        "x.msa:2: \"MKV\" stands before the first '>'; a row of an A3M file begins with a line `>name`");
     reader_case_refused(&r, read_a3m(">q\nMKV\n>b\nM-V\n>short one\nMK\n", NULL), FF_ERR_FORMAT,
                         "x.msa:5: row 3 (\"short\") has 2 columns, the query has 3");
     reader_case_refused(&r, read_a3m(">q\nMKV\n>cut\n", NULL), FF_ERR_FORMAT,
@@ -180,7 +182,8 @@ static void test_unequal_rows_are_kept_where_asked_for(void)
     check_row(0, 1, "q", "MKV", "000");
     check_row(1, 3, "b", "MK", "01");
     check_row(2, 5, "c", "MKVL", "0000");
-    reader_case_refused(&r, ff_msa_check(&r.ctx, &msa, 3), FF_ERR_FORMAT, "x.msa:3: row 2 (\"b\") has 2 columns, the query has 3");
+    reader_case_refused(&r, ff_msa_check(&r.ctx, &msa, 3), FF_ERR_FORMAT,
+                        "x.msa:3: row 2 (\"b\") has 2 columns, the query has 3");
 }
 
 static void test_checks_name_the_row(void)
@@ -271,9 +274,11 @@ static void test_tools_make_the_texts_alphafold_makes(void)
     CU_ASSERT_STRING_EQUAL(text.data, ">query \nMK--VL-A\n>b/1-5 some text\n-KAAVLG-\n");
     ff_text_buffer_clear(&text);
     CU_ASSERT_EQUAL(ff_stockholm_truncate(&r.ctx, &text, "x", blocks, size, 1), FF_OK);
-    CU_ASSERT_STRING_EQUAL(text.data, "# STOCKHOLM 1.0\n\n\nquery  MK--V\n#=GC RF xx..x\n\nquery  L-A\n#=GC RF x.x\n//\n");
+    CU_ASSERT_STRING_EQUAL(text.data,
+                           "# STOCKHOLM 1.0\n\n\nquery  MK--V\n#=GC RF xx..x\n\nquery  L-A\n#=GC RF x.x\n//\n");
     ff_text_buffer_clear(&text);
-    static const char twins[] = "q  MK-V\na  M-AV\nb  M-CV\n#=GR b PP 9-99\n//\n"; /* a and b differ in an insertion only */
+    static const char twins[] =
+        "q  MK-V\na  M-AV\nb  M-CV\n#=GR b PP 9-99\n//\n"; /* a and b differ in an insertion only */
     CU_ASSERT_EQUAL(ff_stockholm_remove_duplicates(&r.ctx, &text, "x", twins, strlen(twins)), FF_OK);
     CU_ASSERT_STRING_EQUAL(text.data, "q  MK-V\na  M-AV\n//\n");
     ff_text_buffer_clear(&text);
@@ -305,7 +310,8 @@ static bool same_alignment(const ff_msa *a, const ff_msa *b)
     for (int64_t s = 0; s <= a->num_seq; s++)
         same &= a->deletion_offsets[s] == b->deletion_offsets[s];
     for (int64_t k = 0; same && k < a->deletion_offsets[a->num_seq]; k++)
-        same = a->deletion_list[k].at == b->deletion_list[k].at && a->deletion_list[k].count == b->deletion_list[k].count;
+        same =
+            a->deletion_list[k].at == b->deletion_list[k].at && a->deletion_list[k].count == b->deletion_list[k].count;
     return same;
 }
 
@@ -324,7 +330,8 @@ static void write_random_stockholm(ff_text_buffer *out, int num_seq, int columns
             char name[32];
             const int n = snprintf(name, sizeof name, "row%d/1-9  ", s);
             ff_text_buffer_put(&r.ctx, out, name, (size_t)n);
-            ff_text_buffer_put(&r.ctx, out, letters + s * columns + begin, (size_t)(columns - begin < width ? columns - begin : width));
+            ff_text_buffer_put(&r.ctx, out, letters + s * columns + begin,
+                               (size_t)(columns - begin < width ? columns - begin : width));
             ff_text_buffer_put(&r.ctx, out, "\n", 1);
         }
         ff_text_buffer_put(&r.ctx, out, "\n", 1);

@@ -156,8 +156,8 @@ static void test_what_is_no_text_is_named(void)
                  {"\xfe\xff\0>\0a", 6, "memory is UTF-16 text; save it as UTF-8 or plain ASCII"},
                  {"\x89HDF\r\n", 6, "memory is an HDF5 file, not text"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        reader_case_refused(&r, ff_text_open_memory(&r.ctx, &file, "memory", cases[i].data, cases[i].size), FF_ERR_FORMAT,
-                            cases[i].message);
+        reader_case_refused(&r, ff_text_open_memory(&r.ctx, &file, "memory", cases[i].data, cases[i].size),
+                            FF_ERR_FORMAT, cases[i].message);
         CU_ASSERT_PTR_NULL(file);
     }
 }
@@ -272,7 +272,8 @@ static void test_damaged_gzip_is_told_with_its_line(void)
     ff_text_buffer_put(&r.ctx, &packed, "rubbish", 7);
     open_memory(packed.data, packed.size);
     lines_before_failure(&status);
-    reader_case_refused(&r, status, FF_ERR_FORMAT, "memory:100001: something else follows the gzip data; unpack the file by"
+    reader_case_refused(&r, status, FF_ERR_FORMAT,
+                        "memory:100001: something else follows the gzip data; unpack the file by"
                         " hand and look at its end");
     ff_text_buffer_destroy(&packed);
     ff_text_buffer_destroy(&text);
@@ -287,7 +288,8 @@ static void test_random_lines_come_back(void)
         const uint64_t length = reader_case_draw(&r, i % 100 == 0 ? 30000 : 50);
         for (uint64_t k = 0; k < length; k++) {
             char c = (char)reader_case_draw(&r, 256);
-            c = c == '\n' || c == '\r' || (i == 0 && k == 0) ? 'x' : c; /* the first byte may look like a packed file's */
+            c = c == '\n' || c == '\r' || (i == 0 && k == 0) ? 'x'
+                                                             : c; /* the first byte may look like a packed file's */
             ff_text_buffer_put(&r.ctx, &text, &c, 1);
             ff_text_buffer_put_line(&r.ctx, &wanted, &c, 1);
         }
