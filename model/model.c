@@ -10,52 +10,14 @@
 
 /* ---- layers ---- */
 
-static ff_structure_config structure_config(const ff_model_config *c)
-{
-    const ff_model_structure_sizes *s = &c->structure;
-    return (ff_structure_config){.c_s = c->evoformer.c_s,
-                                 .c_z = c->evoformer.embedder.c_z,
-                                 .num_channel = s->num_channel,
-                                 .num_layer = s->num_layer,
-                                 .num_head = s->num_head,
-                                 .num_scalar_qk = s->num_scalar_qk,
-                                 .num_scalar_v = s->num_scalar_v,
-                                 .num_point_qk = s->num_point_qk,
-                                 .num_point_v = s->num_point_v,
-                                 .num_layer_in_transition = s->num_layer_in_transition,
-                                 .sidechain_num_channel = s->sidechain_num_channel,
-                                 .sidechain_num_residual_block = s->sidechain_num_residual_block,
-                                 .position_scale = s->position_scale_ang,
-                                 .dropout = s->dropout};
-}
-
-static ff_heads_config heads_config(const ff_model_config *c)
-{
-    const ff_model_head_sizes *h = &c->heads;
-    return (ff_heads_config){.c_m = c->evoformer.embedder.c_m,
-                             .c_z = c->evoformer.embedder.c_z,
-                             .c_s = c->evoformer.c_s,
-                             .num_channel = c->structure.num_channel,
-                             .masked_msa_num_output = h->masked_msa_num_output,
-                             .distogram_num_bins = h->distogram_num_bins,
-                             .distogram_first_break = h->distogram_first_break_ang,
-                             .distogram_last_break = h->distogram_last_break_ang,
-                             .plddt_num_bins = h->plddt_num_bins,
-                             .plddt_num_channels = h->plddt_num_channels,
-                             .pae_num_bins = h->predicted_aligned_error ? h->pae_num_bins : 0,
-                             .pae_max_error_bin = h->pae_max_error_bin_ang};
-}
-
 /* Structure module and heads: declared or bound. */
 static ff_status bind_rest(const ff_binder *b, const ff_model_config *config, ff_structure_module *structure_module,
                            ff_heads *heads)
 {
     const ff_binder top = *b;
     const ff_binder structure = ff_binder_enter(&top, "structure_module");
-    const ff_structure_config s = structure_config(config);
-    const ff_heads_config h = heads_config(config);
-    FF_TRY(ff_structure_module_bind(&structure, &s, structure_module));
-    return ff_heads_bind(&top, &h, heads);
+    FF_TRY(ff_structure_module_bind(&structure, &config->structure, structure_module));
+    return ff_heads_bind(&top, &config->heads, heads);
 }
 
 ff_status ff_model_declare(ff_ctx *ctx, const ff_model_config *config, ff_parameters *parameters)

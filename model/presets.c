@@ -26,41 +26,20 @@ static int find(const char *name)
 
 /* ---- the sizes ---- */
 
-static const ff_model_structure_sizes published_structure = {
-    .num_layer = 8,
-    .num_channel = 384,
-    .num_head = 12,
-    .num_scalar_qk = 16,
-    .num_scalar_v = 16,
-    .num_point_qk = 4,
-    .num_point_v = 8,
-    .num_layer_in_transition = 3,
-    .sidechain_num_channel = 128,
-    .sidechain_num_residual_block = 2,
-    .dropout = 0.1f,
-    .position_scale_ang = 10.0,
-};
-
-static const ff_model_head_sizes published_heads = {
-    .distogram_num_bins = 64,
-    .distogram_first_break_ang = 2.3125,
-    .distogram_last_break_ang = 21.6875,
-    .plddt_num_bins = 50,
-    .plddt_num_channels = 128,
-    .predicted_aligned_error = true,
-    .pae_num_bins = 64,
-    .pae_max_error_bin_ang = 31.0,
-    .masked_msa_num_output = 23,
-};
+/* Structure module and heads as the trunk's channels want them. */
+static void set_rest(ff_model_config *config, bool ptm)
+{
+    const ff_evoformer_config *t = &config->evoformer;
+    config->structure = ff_structure_config_default(t->c_s, t->embedder.c_z);
+    config->heads = ff_heads_config_default(t->embedder.c_m, t->embedder.c_z, t->c_s, config->structure.num_channel, ptm);
+}
 
 /* model_`number`, with or without the predicted aligned error. */
 static ff_status published(ff_ctx *ctx, ff_model_config *config, int number, bool ptm)
 {
     FF_TRY(ff_evoformer_config_preset(ctx, &config->evoformer, number));
     const bool templates = config->evoformer.template_enabled;
-    config->structure = published_structure;
-    config->heads = published_heads;
-    config->heads.predicted_aligned_error = ptm;
+    set_rest(config, ptm);
     config->max_templates = templates ? 4 : 0;
     config->num_seq = 512 - config->max_templates;
     config->num_extra_seq = number == 2 || number == 5 ? 1024 : 5120;
@@ -124,8 +103,9 @@ static ff_status own(ff_ctx *ctx, ff_model_config *config, const own_sizes *s)
     trunk->templates.num_block = s->template_num_block;
     trunk->templates.num_head = trunk->templates.attention_num_head = s->template_num_head;
     trunk->templates.attention_key_dim = s->template_key_dim;
+    set_rest(config, true);
     config->structure.num_layer = s->num_layer;
-    config->structure.num_channel = s->c_s;
+    config->structure.num_channel = config->heads.num_channel = s->c_s;
     config->structure.num_head = s->num_head;
     config->structure.sidechain_num_channel = s->sidechain_num_channel;
     config->heads.plddt_num_channels = s->plddt_num_channels;

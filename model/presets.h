@@ -7,6 +7,8 @@
 #define FF_MODEL_PRESETS_H
 
 #include "evoformer/embeddings_and_evoformer.h"
+#include "structure/heads.h"
+#include "structure/structure_module.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -14,34 +16,11 @@ extern "C" {
 
 enum { FF_PRESET_NAME_BYTES = 32, FF_FAMILY_MODELS = 5 };
 
-/* The structure module (Suppl. Alg. 20 to 24). */
-typedef struct {
-    int64_t num_layer;   /* fold iterations, with shared weights */
-    int64_t num_channel; /* of its single representation, called act */
-    int64_t num_head;
-    int64_t num_scalar_qk, num_scalar_v; /* channels of a head */
-    int64_t num_point_qk, num_point_v;   /* points of a head */
-    int64_t num_layer_in_transition;
-    int64_t sidechain_num_channel, sidechain_num_residual_block;
-    float dropout;
-    double position_scale_ang; /* one unit of the frames' translations */
-} ff_model_structure_sizes;
-
-typedef struct {
-    int64_t distogram_num_bins;
-    double distogram_first_break_ang, distogram_last_break_ang;
-    int64_t plddt_num_bins, plddt_num_channels;
-    bool predicted_aligned_error; /* the head is there: _ptm presets */
-    int64_t pae_num_bins;
-    double pae_max_error_bin_ang;
-    int64_t masked_msa_num_output;
-} ff_model_head_sizes;
-
 typedef struct {
     char name[FF_PRESET_NAME_BYTES];
     ff_evoformer_config evoformer; /* the trunk, with c_m, c_z, c_s, block counts, templates */
-    ff_model_structure_sizes structure;
-    ff_model_head_sizes heads;
+    ff_structure_config structure;
+    ff_heads_config heads; /* pae_num_bins 0 without predicted aligned error */
     /* of the features */
     int64_t num_seq;       /* most MSA clusters (508 = 512 less 4 templates where their torsions become MSA rows) */
     int64_t num_extra_seq; /* most extra MSA rows */

@@ -67,6 +67,9 @@ static ff_status tiny_config(const golden_run_state *s, ff_model_config *g)
 {
     FF_TRY(ff_model_config_preset(s->ctx, g, "model_1_ptm"));
     tiny_trunk(s, &g->evoformer);
+    const ff_evoformer_config *t = &g->evoformer;
+    g->structure = ff_structure_config_default(t->c_s, t->embedder.c_z);
+    g->heads = ff_heads_config_default(t->embedder.c_m, t->embedder.c_z, t->c_s, number(s, "sm_num_channel"), true);
     g->structure.num_layer = number(s, "sm_num_layer");
     g->structure.num_channel = number(s, "sm_num_channel");
     g->structure.num_head = number(s, "sm_num_head");
@@ -79,7 +82,7 @@ static ff_status tiny_config(const golden_run_state *s, ff_model_config *g)
     g->heads.plddt_num_bins = number(s, "plddt_num_bins");
     g->heads.plddt_num_channels = number(s, "plddt_num_channels");
     g->heads.pae_num_bins = number(s, "pae_num_bins");
-    g->heads.pae_max_error_bin_ang = golden_number(s->c, "max_error_bin", 31);
+    g->heads.pae_max_error_bin = golden_number(s->c, "max_error_bin", 31);
     return FF_OK;
 }
 
@@ -141,14 +144,14 @@ static void confidences(golden_run_state *s, const ff_model_config *g, const ff_
         const float mean = (float)ff_plddt(plddt, ff_data(out->heads.predicted_lddt), n, g->heads.plddt_num_bins);
         golden_array_result(s, "confidence/plddt", plddt, FF_SHAPE(n));
         golden_array_result(s, "confidence/ranking_confidence", &mean, 0, NULL);
-        ff_bin_edges(edges, g->heads.distogram_first_break_ang, g->heads.distogram_last_break_ang,
+        ff_bin_edges(edges, g->heads.distogram_first_break, g->heads.distogram_last_break,
                      g->heads.distogram_num_bins);
         golden_array_result(s, "distogram/bin_edges", edges, FF_SHAPE(g->heads.distogram_num_bins - 1));
     }
-    if (s->ctx->status == FF_OK && g->heads.predicted_aligned_error) {
+    if (s->ctx->status == FF_OK && g->heads.pae_num_bins > 0) {
         const int64_t bins = g->heads.pae_num_bins;
         const float *logits = ff_data(out->heads.predicted_aligned_error);
-        ff_bin_edges(edges, 0, g->heads.pae_max_error_bin_ang, bins);
+        ff_bin_edges(edges, 0, g->heads.pae_max_error_bin, bins);
         const float max = (float)ff_predicted_aligned_error(pae, NULL, logits, edges, n, bins);
         const float ptm = (float)ff_predicted_tm_score(logits, edges, n, bins);
         golden_array_result(s, "confidence/pae", pae, FF_SHAPE(n, n));

@@ -36,7 +36,7 @@ static void test_published_sizes_of_the_features(void)
         CU_ASSERT_EQUAL(c.max_templates, want[i].max_templates);
         CU_ASSERT_EQUAL(c.evoformer.template_enabled, want[i].max_templates > 0);
         CU_ASSERT_EQUAL(c.evoformer.embed_torsion_angles, want[i].max_templates > 0);
-        CU_ASSERT_EQUAL(c.heads.predicted_aligned_error, want[i].ptm);
+        CU_ASSERT_EQUAL(c.heads.pae_num_bins > 0, want[i].ptm);
         CU_ASSERT_EQUAL(c.num_recycle, 3);
         CU_ASSERT_EQUAL(c.evoformer.evoformer_num_block, 48);
     }

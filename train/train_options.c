@@ -275,7 +275,7 @@ static ff_status make_trainer(ff_ctx *ctx, const ff_train_options *o, ff_train_s
     t->max_bad_steps = o->max_bad_steps;
     t->seed = (uint64_t)o->seed;
     t->dropout = o->dropout == 1;
-    if (s->stage == FF_STAGE_PTM && !t->model.heads.predicted_aligned_error)
+    if (s->stage == FF_STAGE_PTM && t->model.heads.pae_num_bins == 0)
         return FF_FAIL(ctx, FF_ERR_ARG, "--stage ptm trains the aligned error, which model %s has not; take a _ptm model", o->model);
     return FF_OK;
 }
