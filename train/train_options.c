@@ -181,7 +181,7 @@ static void take_number(double *value, double preset)
 /* One chain by heart: nothing that only helps with other chains, and a rate that ends near zero. */
 static void take_overfit(ff_train_options *o)
 {
-    take(&o->steps, 6000);
+    take(&o->steps, 5000);
     take(&o->crop, 0);
     take(&o->warmup, 100);
     take(&o->decay_start, o->steps / 2);
