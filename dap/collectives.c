@@ -31,6 +31,7 @@ static axis_view view_axis(const ff_tensor *x, int axis)
 
 static size_t bytes_of(int64_t floats) { return (size_t)floats * sizeof(float); }
 
+enum { GRADIENT_BUCKET = 1 << 21 }; /* floats: scratch while gradients are reduced is one bucket a rank */
 enum { PARALLEL_FROM = 1 << 15 }; /* floats; below, waking the threads costs more than the copy */
 
 /* Entries [first, first + n) of the axis of `whole`, an array [outer, n, inner] of their own = or += or from there. */
@@ -61,6 +62,7 @@ static void put_range(float *whole, const float *part, const axis_view *v, int64
 typedef enum { UNPACK_NOTHING, UNPACK_RANGES, UNPACK_SUM } unpack_kind;
 
 typedef struct {
+    ff_group group;
     ff_exchange_handle *handle;
     void *packed, *received; /* scratch; NULL where arrays are exchanged in place */
     unpack_kind unpack;
@@ -79,13 +81,13 @@ typedef struct {
 
 static void transfer_begin(ff_ctx *ctx, transfer *t, const transfer_record *record)
 {
-    t->handle = ff_exchange_begin(ctx, record->name, record->backward, record->bytes_moved);
+    t->handle = ff_exchange_begin(ctx, &t->group, record->name, record->backward, record->bytes_moved);
 }
 
 /* out = or += sum over ranks, in their order, of the parts received. */
 static void sum_parts(const ff_ctx *ctx, const transfer *t)
 {
-    const int rank = ff_dap_rank(ctx), size = ff_comm_own_only(ctx) ? 0 : ff_dap_size(ctx);
+    const int rank = t->group.rank, size = ff_comm_own_only(ctx) ? 0 : t->group.size;
     const float *received = t->received;
 #pragma omp parallel for schedule(static) if (t->size >= PARALLEL_FROM)
     for (int64_t i = 0; i < t->size; i++) {
@@ -98,7 +100,7 @@ static void sum_parts(const ff_ctx *ctx, const transfer *t)
 
 static void transfer_end(ff_ctx *ctx, transfer *t)
 {
-    const int size = ff_dap_size(ctx);
+    const int size = t->group.size;
     (void)ff_exchange_end(ctx, t->handle); /* a failure stays in ctx */
     if (ff_computing(ctx) && t->unpack == UNPACK_SUM)
         sum_parts(ctx, t);
@@ -113,7 +115,7 @@ static void transfer_end(ff_ctx *ctx, transfer *t)
 /* Receive every rank's shard along `view` of out, into place where that is contiguous. */
 static void receive_shards(ff_ctx *ctx, transfer *t, float *out, const axis_view *view, bool add)
 {
-    const int size = ff_dap_size(ctx);
+    const int size = t->group.size;
     const bool in_place = view->outer == 1 && !add;
     ff_exchange_part *parts = ff_exchange_parts(ctx);
     t->unpack = in_place ? UNPACK_NOTHING : UNPACK_RANGES;
@@ -133,7 +135,7 @@ static void receive_shards(ff_ctx *ctx, transfer *t, float *out, const axis_view
 /* Send every rank its shard along `view` of `in`, packed where it is not contiguous. */
 static void send_shards(ff_ctx *ctx, transfer *t, const float *in, const axis_view *view)
 {
-    const int size = ff_dap_size(ctx);
+    const int size = t->group.size;
     const bool in_place = view->outer == 1;
     ff_exchange_part *parts = ff_exchange_parts(ctx);
     t->packed = in_place ? NULL : ff_scratch_begin(ctx, bytes_of(view->outer * view->length * view->inner));
@@ -149,11 +151,11 @@ static void send_shards(ff_ctx *ctx, transfer *t, const float *in, const axis_vi
 }
 
 /* out (whole along view's axis) = or += the ranks' shards */
-static void gather_begin(ff_ctx *ctx, transfer *t, float *out, const float *local, const axis_view *view, bool add,
-                         const transfer_record *record)
+static void gather_begin(ff_ctx *ctx, transfer *t, ff_group_kind kind, float *out, const float *local, const axis_view *view,
+                         bool add, const transfer_record *record)
 {
-    const int rank = ff_dap_rank(ctx), size = ff_dap_size(ctx);
-    *t = (transfer){.handle = NULL};
+    *t = (transfer){.group = ff_comm_group(ctx, kind)};
+    const int rank = t->group.rank, size = t->group.size;
     receive_shards(ctx, t, out, view, add);
     ff_exchange_part *parts = ff_exchange_parts(ctx);
     for (int r = 0; r < size; r++) {
@@ -164,11 +166,11 @@ static void gather_begin(ff_ctx *ctx, transfer *t, float *out, const float *loca
 }
 
 /* local = or += sum over ranks of this rank's shard of their `whole` */
-static void reduce_begin(ff_ctx *ctx, transfer *t, float *local, const float *whole, const axis_view *view, bool add,
-                         const transfer_record *record)
+static void reduce_begin(ff_ctx *ctx, transfer *t, ff_group_kind kind, float *local, const float *whole, const axis_view *view,
+                         bool add, const transfer_record *record)
 {
-    const int rank = ff_dap_rank(ctx), size = ff_dap_size(ctx);
-    *t = (transfer){.unpack = UNPACK_SUM, .out = local, .add = add};
+    *t = (transfer){.group = ff_comm_group(ctx, kind), .unpack = UNPACK_SUM, .out = local, .add = add};
+    const int rank = t->group.rank, size = t->group.size;
     t->size = view->outer * ff_shard_length(view->length, rank, size) * view->inner;
     send_shards(ctx, t, whole, view);
     t->received = ff_scratch_begin(ctx, bytes_of(t->size * (size - 1)));
@@ -188,7 +190,7 @@ static void all_to_all_begin(ff_ctx *ctx, transfer *t, ff_tensor *out, const ff_
 {
     const axis_view receive = ctx->status == FF_OK ? view_axis(out, from) : (axis_view){0, 0, 0};
     const axis_view send = ctx->status == FF_OK ? view_axis(in, to) : (axis_view){0, 0, 0};
-    *t = (transfer){.handle = NULL};
+    *t = (transfer){.group = ff_comm_group(ctx, FF_GROUP_DAP)};
     send_shards(ctx, t, ff_data(in), &send);
     receive_shards(ctx, t, ff_data(out), &receive, add);
     transfer_begin(ctx, t, record);
@@ -196,19 +198,33 @@ static void all_to_all_begin(ff_ctx *ctx, transfer *t, ff_tensor *out, const ff_
 
 /* ---- plain arrays ---- */
 
-ff_status ff_dap_all_reduce(ff_ctx *ctx, float *data, int64_t n)
+/* data = its sum over a group, each member summing its shard. */
+static ff_status all_reduce(ff_ctx *ctx, ff_group_kind kind, const char *name, float *data, int64_t n)
 {
-    const int rank = ff_dap_rank(ctx), size = ff_dap_size(ctx);
-    if (size == 1 || ctx->status != FF_OK)
+    const ff_group group = ff_comm_group(ctx, kind);
+    if (group.size == 1 || ctx->status != FF_OK)
         return ctx->status;
     const axis_view view = {1, n, 1};
-    const transfer_record record = {"all_reduce", true, (double)bytes_of(n)};
+    const transfer_record record = {name, true, (double)bytes_of(n)};
     transfer t;
-    float *own = data + ff_shard_first(n, rank, size);
-    reduce_begin(ctx, &t, own, data, &view, false, &record);
+    float *own = data + ff_shard_first(n, group.rank, group.size);
+    reduce_begin(ctx, &t, kind, own, data, &view, false, &record);
     transfer_end(ctx, &t);
-    gather_begin(ctx, &t, data, own, &view, false, &record);
+    gather_begin(ctx, &t, kind, data, own, &view, false, &record);
     transfer_end(ctx, &t);
+    return ctx->status;
+}
+
+ff_status ff_dap_all_reduce(ff_ctx *ctx, float *data, int64_t n)
+{
+    return all_reduce(ctx, FF_GROUP_DAP, "all_reduce", data, n);
+}
+
+ff_status ff_dap_reduce_gradients(ff_ctx *ctx, float *block, int64_t total)
+{
+    for (int64_t at = 0; at < total && ctx->status == FF_OK; at += GRADIENT_BUCKET)
+        (void)all_reduce(ctx, FF_GROUP_WORLD, "reduce_gradients", block + at,
+                         total - at < GRADIENT_BUCKET ? total - at : GRADIENT_BUCKET);
     return ctx->status;
 }
 
@@ -223,6 +239,7 @@ ff_status ff_dap_all_gather_bytes(ff_ctx *ctx, void *out, const void *local, int
             memcpy(out, local, own);
         return FF_OK;
     }
+    const ff_group group = ff_comm_group(ctx, FF_GROUP_DAP);
     ff_exchange_part *parts = ff_exchange_parts(ctx);
     for (int r = 0; r < size; r++) {
         parts[r].send = local;
@@ -230,7 +247,7 @@ ff_status ff_dap_all_gather_bytes(ff_ctx *ctx, void *out, const void *local, int
         parts[r].receive = (char *)out + (size_t)ff_shard_first(length, r, size) * unit_bytes;
         parts[r].receive_bytes = (size_t)ff_shard_length(length, r, size) * unit_bytes;
     }
-    return ff_exchange_end(ctx, ff_exchange_begin(ctx, "all_gather_operand", false,
+    return ff_exchange_end(ctx, ff_exchange_begin(ctx, &group, "all_gather_operand", false,
                                                   (double)own + (double)length * (double)unit_bytes));
 }
 
@@ -246,7 +263,7 @@ ff_status ff_dap_reduce_scatter(ff_ctx *ctx, float *local, const float *full, in
     const axis_view view = {1, length, unit};
     const transfer_record record = {"reduce_scatter", true, (double)bytes_of(length * unit)};
     transfer t;
-    reduce_begin(ctx, &t, local, full, &view, false, &record);
+    reduce_begin(ctx, &t, FF_GROUP_DAP, local, full, &view, false, &record);
     transfer_end(ctx, &t);
     return ctx->status;
 }
@@ -293,7 +310,7 @@ static void scatter_backward(ff_ctx *ctx, ff_node *node)
     const axis_view view = view_axis(x, a.axis);
     const transfer_record record = record_of(node->name, true, x, out);
     transfer t;
-    gather_begin(ctx, &t, ff_data(grad), ff_data(out->grad), &view, !fresh, &record);
+    gather_begin(ctx, &t, FF_GROUP_DAP, ff_data(grad), ff_data(out->grad), &view, !fresh, &record);
     transfer_end(ctx, &t);
 }
 
@@ -330,7 +347,7 @@ static ff_tensor *gather(ff_ctx *ctx, ff_tensor *x, int axis, int64_t total, con
     const axis_view view = view_axis(out, axis);
     const transfer_record record = record_of(name, false, x, out);
     transfer t;
-    gather_begin(ctx, &t, ff_data(out), ff_data(x), &view, false, &record);
+    gather_begin(ctx, &t, FF_GROUP_DAP, ff_data(out), ff_data(x), &view, false, &record);
     transfer_end(ctx, &t);
     const node_args a = {axis, 0, total};
     if (ff_recording(ctx, &x, 1))
@@ -372,7 +389,7 @@ static void all_gather_backward(ff_ctx *ctx, ff_node *node)
     const axis_view view = view_axis(out, a.axis);
     const transfer_record record = record_of(node->name, true, x, out);
     transfer t;
-    reduce_begin(ctx, &t, ff_data(grad), ff_data(out->grad), &view, !fresh, &record);
+    reduce_begin(ctx, &t, FF_GROUP_DAP, ff_data(grad), ff_data(out->grad), &view, !fresh, &record);
     transfer_end(ctx, &t);
 }
 

@@ -24,7 +24,8 @@ int64_t ff_shard_length(int64_t n, int rank, int size) { return n / size + (rank
 int64_t ff_shard_first(int64_t n, int rank, int size) { return n / size * rank + (rank < n % size ? rank : n % size); }
 
 struct ff_comm {
-    int rank, size;
+    int rank, size;          /* of all processes: rank = data rank * dap_size + DAP rank */
+    int data_size, dap_size; /* data_size * dap_size = size */
     bool planned;  /* from ff_dap_init_plan: there are no other ranks */
     bool own_only; /* see comm.h */
     double bytes_sent;
@@ -39,12 +40,25 @@ struct ff_comm {
 
 /* ---- group ---- */
 
-int ff_dap_rank(const ff_ctx *ctx) { return ctx->comm == NULL ? 0 : ctx->comm->rank; }
-int ff_dap_size(const ff_ctx *ctx) { return ctx->comm == NULL ? 1 : ctx->comm->size; }
+int ff_dap_rank(const ff_ctx *ctx) { return ctx->comm == NULL ? 0 : ctx->comm->rank % ctx->comm->dap_size; }
+int ff_dap_size(const ff_ctx *ctx) { return ctx->comm == NULL ? 1 : ctx->comm->dap_size; }
+int ff_data_rank(const ff_ctx *ctx) { return ctx->comm == NULL ? 0 : ctx->comm->rank / ctx->comm->dap_size; }
+int ff_data_size(const ff_ctx *ctx) { return ctx->comm == NULL ? 1 : ctx->comm->data_size; }
 double ff_dap_bytes_sent(const ff_ctx *ctx) { return ctx->comm == NULL ? 0 : ctx->comm->bytes_sent; }
 void ff_comm_set_own_only(ff_ctx *ctx, bool own_only) { ctx->comm->own_only = own_only; }
 bool ff_comm_own_only(const ff_ctx *ctx) { return ctx->comm->own_only; }
 ff_exchange_part *ff_exchange_parts(ff_ctx *ctx) { return ctx->comm->parts; }
+
+ff_group ff_comm_group(const ff_ctx *ctx, ff_group_kind kind)
+{
+    const ff_comm *c = ctx->comm;
+    if (c == NULL)
+        return (ff_group){0, 1, 0, 1};
+    const int dap_rank = c->rank % c->dap_size, data_rank = c->rank / c->dap_size;
+    return kind == FF_GROUP_DAP    ? (ff_group){dap_rank, c->dap_size, data_rank * c->dap_size, 1}
+           : kind == FF_GROUP_DATA ? (ff_group){data_rank, c->data_size, dap_rank, c->dap_size}
+                                   : (ff_group){c->rank, c->size, 0, 1};
+}
 
 static void destroy(ff_ctx *ctx)
 {
@@ -53,8 +67,9 @@ static void destroy(ff_ctx *ctx)
     ctx->comm = NULL;
 }
 
-static ff_status create(ff_ctx *ctx, int rank, int size)
+static ff_status create(ff_ctx *ctx, int rank, int data_size, int dap_size)
 {
+    const int size = data_size * dap_size;
     ff_comm *comm = calloc(1, sizeof *comm);
     if (comm != NULL)
         comm->parts = calloc((size_t)size, sizeof *comm->parts);
@@ -64,6 +79,8 @@ static ff_status create(ff_ctx *ctx, int rank, int size)
     }
     comm->rank = rank;
     comm->size = size;
+    comm->data_size = data_size;
+    comm->dap_size = dap_size;
     ctx->comm = comm;
     return FF_OK;
 }
@@ -72,7 +89,7 @@ ff_status ff_dap_init_plan(ff_ctx *ctx, int rank, int size)
 {
     if (size < 1 || rank < 0 || rank >= size)
         return FF_FAIL(ctx, FF_ERR_ARG, "there is no rank %d among %d", rank, size);
-    FF_TRY(create(ctx, rank, size));
+    FF_TRY(create(ctx, rank, 1, size));
     ctx->comm->planned = true;
     return FF_OK;
 }
@@ -93,24 +110,29 @@ static int launched_processes(void)
 }
 
 /* What every exchange does before messages: count and record. */
-static void count_bytes(ff_ctx *ctx, const char *name, bool backward, double bytes_moved)
+static void count_bytes(ff_ctx *ctx, const ff_group *group, const char *name, bool backward, double bytes_moved)
 {
     ff_comm *comm = ctx->comm;
     double sent = 0;
-    for (int r = 0; r < comm->size; r++)
-        sent += r == comm->rank ? 0 : (double)comm->parts[r].send_bytes;
+    for (int r = 0; r < group->size; r++)
+        sent += r == group->rank ? 0 : (double)comm->parts[r].send_bytes;
     ff_plan_add(ctx, name, backward, 0, bytes_moved, 0, sent);
     if (ff_computing(ctx))
         comm->bytes_sent += sent;
 }
 
+ff_status ff_dap_init(ff_ctx *ctx, int *argc, char ***argv, int dap_size)
+{
+    return ff_dap_init_grid(ctx, argc, argv, 1, dap_size);
+}
+
 #ifndef FF_HAVE_MPI
 
-ff_status ff_dap_init(ff_ctx *ctx, int *argc, char ***argv, int dap_size)
+ff_status ff_dap_init_grid(ff_ctx *ctx, int *argc, char ***argv, int data_size, int dap_size)
 {
     (void)argc, (void)argv;
     ctx->comm = NULL;
-    if (dap_size > 1 || launched_processes() > 1)
+    if (data_size > 1 || dap_size > 1 || launched_processes() > 1)
         return FF_FAIL(ctx, FF_ERR_UNSUPPORTED,
                        "several processes need MPI, which this program was built without: install libopenmpi-dev and build again");
     return FF_OK;
@@ -124,11 +146,11 @@ void ff_dap_finalize(ff_ctx *ctx)
 
 ff_status ff_dap_agree(ff_ctx *ctx) { return ctx->status; }
 
-ff_exchange_handle *ff_exchange_begin(ff_ctx *ctx, const char *name, bool backward, double bytes_moved)
+ff_exchange_handle *ff_exchange_begin(ff_ctx *ctx, const ff_group *group, const char *name, bool backward, double bytes_moved)
 {
     if (ctx->status != FF_OK)
         return NULL;
-    count_bytes(ctx, name, backward, bytes_moved);
+    count_bytes(ctx, group, name, backward, bytes_moved);
     if (ff_computing(ctx))
         FF_FAIL(ctx, FF_ERR_UNSUPPORTED, "a group for plan mode cannot exchange anything");
     return NULL;
@@ -174,25 +196,29 @@ static ff_status join(ff_ctx *ctx)
     return FF_OK;
 }
 
-ff_status ff_dap_init(ff_ctx *ctx, int *argc, char ***argv, int dap_size)
+ff_status ff_dap_init_grid(ff_ctx *ctx, int *argc, char ***argv, int data_size, int dap_size)
 {
     ctx->comm = NULL;
-    const int launched = launched_processes();
-    if (dap_size <= 1 && launched >= 0 && launched <= 1)
+    if (data_size < 1 || dap_size < 1)
+        return FF_FAIL(ctx, FF_ERR_ARG, "a grid of %d x %d processes cannot be", data_size, dap_size);
+    const int launched = launched_processes(), wanted = data_size * dap_size;
+    if (wanted == 1 && launched >= 0 && launched <= 1)
         return FF_OK;
     if (launched == 0)
-        return FF_FAIL(ctx, FF_ERR_ARG, "--dap %d needs %d processes: start with mpirun -np %d", dap_size, dap_size,
-                       dap_size);
+        return FF_FAIL(ctx, FF_ERR_ARG, "%d x %d (data parallel x DAP) needs %d processes: start with mpirun -np %d", data_size,
+                       dap_size, wanted, wanted);
     int provided = 0, started = 0, rank = 0, size = 1;
     MPI_Initialized(&started);
     if (!started)
         FF_TRY(check(ctx, MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread"));
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    FF_TRY(create(ctx, rank, size));
+    const bool fits = size == wanted;
+    FF_TRY(create(ctx, rank, fits ? data_size : 1, fits ? dap_size : size));
     FF_TRY(join(ctx));
-    if (size != (dap_size < 1 ? 1 : dap_size))
-        return FF_FAIL(ctx, FF_ERR_ARG, "started as %d processes, but --dap is %d: the two must be equal", size, dap_size);
+    if (!fits)
+        return FF_FAIL(ctx, FF_ERR_ARG, "started as %d processes, but %d x %d (data parallel x DAP) are %d: the two must be equal",
+                       size, data_size, dap_size, wanted);
     return FF_OK;
 }
 
@@ -260,9 +286,10 @@ static void put_handle(ff_comm *comm, ff_exchange_handle *handle)
     comm->spare = handle;
 }
 
-static void post_receives(ff_ctx *ctx, ff_exchange_handle *handle, int from)
+static void post_receives(ff_ctx *ctx, ff_exchange_handle *handle, const ff_group *group, int member)
 {
-    const ff_exchange_part *part = &ctx->comm->parts[from];
+    const ff_exchange_part *part = &ctx->comm->parts[member];
+    const int from = group->first + member * group->stride;
     for (size_t at = 0; at < part->receive_bytes && ctx->status == FF_OK; at += CHUNK_BYTES) {
         const size_t left = part->receive_bytes - at;
         if (check(ctx, MPI_Irecv((char *)part->receive + at, (int)(left < CHUNK_BYTES ? left : CHUNK_BYTES), MPI_BYTE, from,
@@ -272,9 +299,10 @@ static void post_receives(ff_ctx *ctx, ff_exchange_handle *handle, int from)
     }
 }
 
-static void post_sends(ff_ctx *ctx, ff_exchange_handle *handle, int to)
+static void post_sends(ff_ctx *ctx, ff_exchange_handle *handle, const ff_group *group, int member)
 {
-    const ff_exchange_part *part = &ctx->comm->parts[to];
+    const ff_exchange_part *part = &ctx->comm->parts[member];
+    const int to = group->first + member * group->stride;
     for (size_t at = 0; at < part->send_bytes && ctx->status == FF_OK; at += CHUNK_BYTES) {
         const size_t left = part->send_bytes - at;
         if (check(ctx, MPI_Isend((const char *)part->send + at, (int)(left < CHUNK_BYTES ? left : CHUNK_BYTES), MPI_BYTE, to,
@@ -284,7 +312,7 @@ static void post_sends(ff_ctx *ctx, ff_exchange_handle *handle, int to)
     }
 }
 
-ff_exchange_handle *ff_exchange_begin(ff_ctx *ctx, const char *name, bool backward, double bytes_moved)
+ff_exchange_handle *ff_exchange_begin(ff_ctx *ctx, const ff_group *group, const char *name, bool backward, double bytes_moved)
 {
     ff_comm *comm = ctx->comm;
     if (ctx->status != FF_OK)
@@ -293,7 +321,7 @@ ff_exchange_handle *ff_exchange_begin(ff_ctx *ctx, const char *name, bool backwa
         FF_FAIL(ctx, FF_ERR_COMM, "the ranks have agreed on a failure before");
         return NULL;
     }
-    count_bytes(ctx, name, backward, bytes_moved);
+    count_bytes(ctx, group, name, backward, bytes_moved);
     if (!ff_computing(ctx))
         return NULL;
     if (comm->planned) {
@@ -301,16 +329,17 @@ ff_exchange_handle *ff_exchange_begin(ff_ctx *ctx, const char *name, bool backwa
         return NULL;
     }
     int64_t capacity = 0;
-    for (int r = 0; r < comm->size; r++)
+    const int size = group->size, rank = group->rank;
+    for (int r = 0; r < size; r++)
         capacity += chunks_of(comm->parts[r].send_bytes) + chunks_of(comm->parts[r].receive_bytes);
     ff_exchange_handle *handle = get_handle(ctx, capacity);
     if (handle == NULL)
         return NULL;
-    for (int step = 1; step < comm->size; step++)
-        post_receives(ctx, handle, (comm->rank - step + comm->size) % comm->size);
-    for (int step = 1; step < comm->size; step++) /* every rank begins with another one */
-        post_sends(ctx, handle, (comm->rank + step) % comm->size);
-    const ff_exchange_part *own = &comm->parts[comm->rank];
+    for (int step = 1; step < size; step++)
+        post_receives(ctx, handle, group, (rank - step + size) % size);
+    for (int step = 1; step < size; step++) /* every rank begins with another one */
+        post_sends(ctx, handle, group, (rank + step) % size);
+    const ff_exchange_part *own = &comm->parts[rank];
     assert(own->send_bytes == own->receive_bytes);
     if (own->send_bytes > 0 && own->receive != own->send)
         memcpy(own->receive, own->send, own->send_bytes);

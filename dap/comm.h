@@ -14,16 +14,27 @@ typedef struct {
 
 typedef struct ff_exchange_handle ff_exchange_handle;
 
-/** The list of parts for the next ff_exchange_begin, one a rank, lent. Needs a communicator. */
+/* Ranks of the grid that exchange with each other: those of one model, those with the same part of every model, all. */
+typedef enum { FF_GROUP_DAP, FF_GROUP_DATA, FF_GROUP_WORLD } ff_group_kind;
+
+/* Member m of `size` is process first + m * stride; this one is member `rank`. */
+typedef struct {
+    int rank, size, first, stride;
+} ff_group;
+
+/** A group of this process; one member without a communicator. */
+ff_group ff_comm_group(const ff_ctx *ctx, ff_group_kind kind);
+
+/** The list of parts for the next ff_exchange_begin, one a member of the group, lent. Needs a communicator. */
 ff_exchange_part *ff_exchange_parts(ff_ctx *ctx);
 
 /**
  * Start an exchange of the parts in the list: all receives and sends are posted, nothing is waited for; the list is free
  * again, buffers stay untouched until ff_exchange_end. All ranks begin the same exchanges in the same order; several may
- * be under way. Adds a record of this name to the plan; in plan mode nothing else happens.
+ * be under way, also in different groups. Adds a record of this name to the plan; in plan mode nothing else happens.
  * @return NULL in plan mode or on failure (in ctx).
  */
-ff_exchange_handle *ff_exchange_begin(ff_ctx *ctx, const char *name, bool backward, double bytes_moved);
+ff_exchange_handle *ff_exchange_begin(ff_ctx *ctx, const ff_group *group, const char *name, bool backward, double bytes_moved);
 
 /** Let messages move (MPI moves them inside its calls only): between tiles of other work, from the thread that began. */
 void ff_exchange_poll(ff_ctx *ctx, ff_exchange_handle *handle);

@@ -25,12 +25,17 @@ int64_t ff_shard_first(int64_t n, int rank, int size);
 
 /** Start MPI when launched under it with dap_size > 1 (else a single process: comm stays NULL). Checks the world size. */
 ff_status ff_dap_init(ff_ctx *ctx, int *argc, char ***argv, int dap_size);
+/** The same for data_size models at once, each over dap_size ranks: process p is DAP rank p % dap_size of model p / dap_size. The
+ * collectives below run among the ranks of one model, but for ff_dap_reduce_gradients and ff_dap_agree, which take in all. */
+ff_status ff_dap_init_grid(ff_ctx *ctx, int *argc, char ***argv, int data_size, int dap_size);
 /** The part of one rank among `size` for plan mode, in a single process: records are made, nothing is sent. */
 ff_status ff_dap_init_plan(ff_ctx *ctx, int rank, int size);
 /** Agrees a last time, then leaves the group; NULL comm is fine. */
 void ff_dap_finalize(ff_ctx *ctx);
 int ff_dap_rank(const ff_ctx *ctx); /* 0 without a communicator */
 int ff_dap_size(const ff_ctx *ctx); /* 1 without a communicator */
+int ff_data_rank(const ff_ctx *ctx); /* of this process's model among data_size; 0 without a communicator */
+int ff_data_size(const ff_ctx *ctx);
 /** Bytes this rank has sent to others in collectives since the start. */
 double ff_dap_bytes_sent(const ff_ctx *ctx);
 
@@ -57,8 +62,11 @@ ff_tensor *ff_dap_all_to_all(ff_ctx *ctx, ff_tensor *x, int from, int64_t total_
 
 /* ---- on plain arrays; not differentiated ---- */
 
-/** Sum of n floats over ranks, in place; for gradients of replicated parameters. */
+/** Sum of n floats over the ranks of a model, in place. */
 ff_status ff_dap_all_reduce(ff_ctx *ctx, float *data, int64_t n);
+/** Sum of a block of parameter gradients over all processes, in place, in buckets: what every layer added on its rank becomes the
+ * gradient of the sum of all models' losses, the same bits on each process. */
+ff_status ff_dap_reduce_gradients(ff_ctx *ctx, float *block, int64_t total);
 /** out: the ranks' parts one after the other; a part is that rank's shard of `length` times unit_bytes, in any layout. */
 ff_status ff_dap_all_gather_bytes(ff_ctx *ctx, void *out, const void *local, int64_t length, size_t unit_bytes);
 /** local = sum over ranks of this rank's part of their `full`, which holds parts as above, `unit` floats an entry. */

@@ -401,7 +401,7 @@ static ff_status set_cotangents(golden_run_state *s)
 static ff_status store_gradients(golden_run_state *s)
 {
     if (s->parameters.count > 0) {
-        FF_TRY(ff_dap_all_reduce(s->ctx, s->parameters.grads, s->parameters.total));
+        FF_TRY(ff_dap_reduce_gradients(s->ctx, s->parameters.grads, s->parameters.total));
         golden_store_parameter_grads(s->c, "", &s->parameters);
     }
     for (int i = 0; i < s->num_leaves; i++) {

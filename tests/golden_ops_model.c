@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dap/dap.h"
 #include "model/model.h"
 #include "model/weights.h"
 #include "tests/golden_ops.h"
@@ -296,6 +297,7 @@ static ff_status train(golden_run_state *s, model_run *r, ff_parameters *p, ff_o
         FF_TRY(ff_model_forward(ctx, &r->model, &r->batch, &options, &r->out));
         FF_TRY(ff_model_loss(ctx, &parts, &r->model, &r->batch, 0, &r->out, &weights, 1, true));
         FF_TRY(ff_tape_backward(ctx));
+        FF_TRY(ff_dap_reduce_gradients(ctx, p->grads, p->total));
         ff_tape_destroy(ctx);
         ff_model_output_release(&r->out);
         losses[k] = (float)parts.total;

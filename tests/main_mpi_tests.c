@@ -1,6 +1,7 @@
 /* main_mpi_tests.c - run under mpirun -np N: collectives against their definition, the Evoformer block against one process.
  *
  *   mpirun -np N mpi_tests          last line: N passed, N failed (printed by rank 0; all ranks exit alike)
+ *   mpirun -np N mpi_tests --grid D   the same processes as D models: who sums with whom
  *   mpirun -np N mpi_tests --fail   one rank fails: all have to end with its message, and none may hang */
 #include <math.h>
 #include <stdio.h>
@@ -280,6 +281,37 @@ static void compare_block(const block_case *c)
     end(&together);
 }
 
+/* ---- data parallel x DAP ---- */
+
+/* Sums within a model, over all processes (several buckets), and again: the same bits. */
+static void grid_sums(int data_size, int dap_size)
+{
+    enum { MANY = (1 << 21) + 77 };
+    const int world = data_size * dap_size, process = ff_data_rank(&(ff_ctx){.comm = comm}) * dap_size + rank;
+    ff_ctx ctx;
+    float *x = malloc(2 * MANY * sizeof *x);
+    if (x == NULL || !begin(&ctx))
+        return;
+    check(&ctx, ff_data_size(&ctx) == data_size && size == dap_size, "sizes of the grid", ff_data_size(&ctx), size);
+    float one = (float)(process + 1);
+    ff_dap_all_reduce(&ctx, &one, 1);
+    const int first = ff_data_rank(&ctx) * dap_size;
+    check(&ctx, one == (float)(dap_size * (2 * first + dap_size + 1)) / 2, "sum within a model", process, (int64_t)one);
+    for (int pass = 0; pass < 2; pass++) {
+        for (int64_t i = 0; i < MANY; i++)
+            x[pass * MANY + i] = (float)(process + 1) * (1.0f + 1.0f / (float)(i % 977 + 3));
+        ff_dap_reduce_gradients(&ctx, x + pass * MANY, MANY);
+    }
+    bool good = ctx.status == FF_OK && memcmp(x, x + MANY, MANY * sizeof *x) == 0;
+    for (int64_t i = 0; i < MANY && good; i++) {
+        const float want = (float)(world * (world + 1)) / 2 * (1.0f + 1.0f / (float)(i % 977 + 3));
+        good = fabsf(x[i] - want) <= 1e-6f * want;
+    }
+    check(&ctx, good, "sum over all processes", data_size, dap_size);
+    free(x);
+    end(&ctx);
+}
+
 /* ---- failure ---- */
 
 /* Rank 1 fails while the others are already waiting in a collective. */
@@ -304,24 +336,8 @@ static int fail_on_one_rank(ff_ctx *first)
     return !good;
 }
 
-int main(int argc, char **argv)
+static void everything(void)
 {
-    ff_ctx first;
-    ff_context_init(&first);
-    const char *ranks = getenv("OMPI_COMM_WORLD_SIZE");
-    if (ff_dap_init(&first, &argc, &argv, ranks == NULL ? 1 : atoi(ranks)) != FF_OK) {
-        fprintf(stderr, "mpi_tests: %s\n", first.message);
-        return 1;
-    }
-    comm = first.comm;
-    rank = ff_dap_rank(&first);
-    size = ff_dap_size(&first);
-    if (argc > 1 && strcmp(argv[1], "--fail") == 0) {
-        const int result = fail_on_one_rank(&first);
-        fflush(stdout);
-        ff_dap_finalize(&first);
-        return result;
-    }
     for (int64_t n = 0; n <= MAX_LENGTH; n++) {
         for (int axis = 0; axis < 3; axis++)
             gathers(axis, n);
@@ -345,14 +361,40 @@ int main(int argc, char **argv)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         compare_block(&cases[i]);
+}
+
+int main(int argc, char **argv)
+{
+    ff_ctx first;
+    ff_context_init(&first);
+    const char *ranks = getenv("OMPI_COMM_WORLD_SIZE");
+    const int world = ranks == NULL ? 1 : atoi(ranks);
+    const int data_size = argc > 2 && strcmp(argv[1], "--grid") == 0 ? atoi(argv[2]) : 1;
+    if (ff_dap_init_grid(&first, &argc, &argv, data_size, world / (data_size > 0 ? data_size : 1)) != FF_OK) {
+        fprintf(stderr, "mpi_tests: %s\n", first.message);
+        return 1;
+    }
+    comm = first.comm;
+    rank = ff_dap_rank(&first);
+    size = ff_dap_size(&first);
+    if (argc > 1 && strcmp(argv[1], "--fail") == 0) {
+        const int result = fail_on_one_rank(&first);
+        fflush(stdout);
+        ff_dap_finalize(&first);
+        return result;
+    }
+    if (argc > 1 && strcmp(argv[1], "--grid") == 0)
+        grid_sums(data_size, size);
+    else
+        everything();
     float counts[2] = {(float)num_passed, (float)num_failed};
     fflush(stdout);
     ff_ctx ctx;
     if (begin(&ctx)) {
-        ff_dap_all_reduce(&ctx, counts, 2);
+        ff_dap_reduce_gradients(&ctx, counts, 2);
         end(&ctx);
     }
-    if (rank == 0)
+    if (rank == 0 && ff_data_rank(&first) == 0)
         printf("%d passed, %d failed\n", (int)counts[0], (int)counts[1]);
     fflush(stdout);
     ff_dap_finalize(&first);

@@ -167,12 +167,24 @@ if [ -x "$BUILD/bin/mpi_tests" ] && command -v mpirun >/dev/null 2>&1; then
     for n in 1 2 3 4; do
         step "collectives, $n ranks" env OMP_NUM_THREADS=1 timeout 300 mpirun -np $n "$BUILD/bin/mpi_tests"
     done
+    for grid in "2 1" "2 2" "4 2"; do
+        set -- $grid
+        step "data parallel x DAP $1 x $2" env OMP_NUM_THREADS=1 timeout 100 mpirun -np $(($1 * $2)) "$BUILD/bin/mpi_tests" --grid $1
+    done
     step "a failing rank ends all, 3 ranks" env OMP_NUM_THREADS=1 timeout 60 mpirun -np 3 "$BUILD/bin/mpi_tests" --fail
 fi
 if command -v mpirun >/dev/null 2>&1; then
     for n in 2 3; do
         step "golden tests/golden under DAP $n" env OMP_NUM_THREADS=1 timeout 600 mpirun -np $n "$golden" --threads 1 \
-            --dap $n tests/golden
+            --dap $n tests/golden tests/golden_model
     done
+    if [ -d $shared ] && [ -z "${SAN:-}" ]; then # the whole model: every output, loss and gradient
+        for n in 2 4; do
+            step "golden whole model under DAP $n" env OMP_NUM_THREADS=1 timeout 600 mpirun -np $n "$golden" --threads 1 \
+                --dap $n $shared/whole_model_tiny.h5 $shared/training_trajectory.h5
+        done
+        step "golden whole model under DAP 8" env OMP_NUM_THREADS=1 timeout 600 mpirun -np 8 "$golden" --threads 1 --dap 8 \
+            --only whole_model_tiny/loss_recycle0 $shared/whole_model_tiny.h5
+    fi
 fi
 finish
