@@ -179,8 +179,6 @@ static ff_status take_record(features_run *run, ff_name_table *names, const ff_f
     if (status != FF_OK) {
         snprintf(r->message, sizeof r->message, "%s", ctx->message);
         ff_context_clear(ctx);
-    } else if (r->query.note[0] != '\0') {
-        FF_WARN(ctx, "%s", r->query.note);
     }
     return FF_OK;
 }
@@ -319,22 +317,24 @@ done:
     return status;
 }
 
-/* Count a record as good or bad; its failure is not that of the run. */
-static void finish_record(features_run *run, const record *r, const ff_search_query *q)
+/* Count a record as good or bad; its failure is not that of the run, unless it is the only one. */
+static ff_status finish_record(features_run *run, const record *r, const ff_search_query *q)
 {
     ff_ctx *ctx = run->ctx;
     char text[FF_MESSAGE_BYTES];
+    ff_status status = FF_OK;
     if (r->message[0] != '\0') {
-        FF_FAIL(ctx, FF_ERR_FORMAT, "%s", r->message);
+        status = FF_FAIL(ctx, FF_ERR_FORMAT, "%s", r->message);
     } else if (make_features(run, r, q) != FF_OK) {
         snprintf(text, sizeof text, "%s", ctx->message);
         ff_context_clear(ctx);
-        FF_FAIL(ctx, FF_ERR_FORMAT, "%s:%lld: %.60s: %s", run->path, (long long)r->line, r->name, text);
+        status = FF_FAIL(ctx, FF_ERR_FORMAT, "%s:%lld: %.60s: %s", run->path, (long long)r->line, r->name, text);
     }
-    if (ctx->status == FF_OK)
+    if (status == FF_OK)
         ff_batch_good(&run->batch);
-    else
+    else if (run->num_records > 1)
         ff_batch_bad(&run->batch, ctx);
+    return run->num_records > 1 ? FF_OK : status;
 }
 
 /* ---- 4. all records ---- */
@@ -343,8 +343,7 @@ static ff_status searches_ended(ff_ctx *ctx, void *arg, int64_t query)
 {
     features_run *run = arg;
     (void)ctx;
-    finish_record(run, &run->records[run->owners[query]], &run->queries[query]);
-    return FF_OK;
+    return finish_record(run, &run->records[run->owners[query]], &run->queries[query]);
 }
 
 static ff_status open_templates(features_run *run, const ff_search_options *search)
@@ -397,7 +396,7 @@ static ff_status make_all(features_run *run, const ff_search_options *options)
         if (told_to_end)
             return FF_FAIL(run->ctx, FF_ERR_IO, "stopped by signal %d", (int)told_to_end);
         if (!run->wants_search || run->records[i].message[0] != '\0')
-            finish_record(run, &run->records[i], NULL);
+            FF_TRY(finish_record(run, &run->records[i], NULL));
     }
     if (!run->wants_search)
         return FF_OK;
