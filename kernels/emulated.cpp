@@ -7,6 +7,8 @@ extern "C" {
 
 void ff_emulated_fill_layer_norm(ff_kernels *table);
 void ff_emulated_fill_softmax(ff_kernels *table);
+void ff_emulated_fill_linear(ff_kernels *table);
+void ff_emulated_fill_elementwise(ff_kernels *table);
 void ff_emulated_fill_gated_attention(ff_kernels *table); /* and attention_core, pair_bias */
 
 const ff_kernels *ff_kernels_emulated(ff_dtype dtype);
@@ -22,6 +24,8 @@ static ff_kernels make_table(ff_dtype dtype)
     table.operand_bytes = dtype == FF_DTYPE_BF16 ? 2 : 4;
     ff_emulated_fill_layer_norm(&table);
     ff_emulated_fill_softmax(&table);
+    ff_emulated_fill_linear(&table);
+    ff_emulated_fill_elementwise(&table);
     ff_emulated_fill_gated_attention(&table);
     return table;
 }

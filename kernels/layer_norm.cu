@@ -1,11 +1,14 @@
 /* layer_norm.cu - CUDA side of the table's layer_norm entries.
  *
  * forward    y = (x - mean) / sqrt(var + 1e-5) * scale + offset, biased variance
+ * backward   grad_x += rstd (d - mean(d) - x^ mean(d x^)), d = grad_y scale, x^ = (x - mean) rstd;
+ *            grad_scale += sum grad_y x^, grad_offset += sum grad_y, by parts of the rows in a fixed order (norm.cuh)
  *
  * Launch: one warp per row; a block's warps stride over the rows. Rows of up to 512 channels, a multiple of 4 and
  * 16-byte aligned, are read once into registers (mean, then squared differences: the two-pass formula); any other row is
  * read three times, the last two from cache. Memory bound: 8 bytes per element. */
 #include "kernels/device.cuh"
+#include "kernels/norm.cuh"
 
 namespace
 {
@@ -104,9 +107,40 @@ void layer_norm_forward(float *y, const float *x, const ff_layer_norm_params *w,
         FF_LAUNCH(layer_norm_any, grid, WARPS * FF_WARP, 0, y, x, w->scale, w->offset, rows, c);
 }
 
+size_t carve_backward(float2 **stats, float **parts, int64_t rows, int64_t c, void *scratch)
+{
+    ff_arena arena = {static_cast<char *>(scratch), 0};
+    *stats = arena.take<float2>(rows);
+    *parts = arena.take<float>(ff_sum_parts_size(rows, c, 2));
+    return arena.used;
+}
+
+size_t layer_norm_backward_scratch_bytes(int64_t rows, int64_t c)
+{
+    float2 *stats;
+    float *parts;
+    return carve_backward(&stats, &parts, rows, c, nullptr);
+}
+
+void layer_norm_backward(float *grad_x, const ff_layer_norm_params *grad_w, const float *grad_y,
+                         const float *x, const ff_layer_norm_params *w, int64_t rows, int64_t c,
+                         void *scratch)
+{
+    float2 *stats;
+    float *parts;
+    carve_backward(&stats, &parts, rows, c, scratch);
+    const ff_normed normed =
+        ff_measure(stats, x, ff_rows::contiguous(c), 0, rows, c, w->scale, w->offset);
+    if (grad_w != nullptr)
+        ff_norm_gradients(grad_w->scale, grad_w->offset, grad_y, normed, rows, c, parts);
+    ff_norm_backward(grad_x, grad_y, nullptr, normed, rows, c);
+}
+
 } /* namespace */
 
 extern "C" void FF_ENTRY(fill_layer_norm)(ff_kernels *table)
 {
     table->layer_norm_forward = layer_norm_forward;
+    table->layer_norm_backward = layer_norm_backward;
+    table->layer_norm_backward_scratch_bytes = layer_norm_backward_scratch_bytes;
 }

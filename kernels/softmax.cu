@@ -1,6 +1,7 @@
 /* softmax.cu - CUDA side of the table's softmax entries.
  *
  * forward    y[b, h, q, :] = softmax over keys of x[b, h, q, :] + bias[h, q, :], FF_MASKED_LOGIT where mask[b, :] is 0
+ * backward   grad_x += y (grad_y - sum grad_y y), 0 where masked; grad_bias += its sum over b
  *
  * A row without any key left gives 1 / num_key everywhere. Launch: one warp per row; a block's warps stride over the rows.
  * Up to 512 keys the row stays in registers; longer ones are read twice, with the maximum and the sum kept together in
@@ -104,9 +105,45 @@ void softmax_forward(float *y, const float *x, const float *mask, const float *b
         FF_LAUNCH(softmax_any, grid, WARPS * FF_WARP, 0, a);
 }
 
+/* One warp per (head, query): it owns its row of grad_bias for all b, and adds them in order. */
+__global__ void __launch_bounds__(WARPS *FF_WARP)
+    softmax_backward_rows(float *grad_x, float *grad_bias, const float *grad_y, const float *y,
+                          const float *mask, int64_t batch, int64_t num_row, int64_t num_key)
+{
+    const int lane = threadIdx.x % FF_WARP;
+    for (int64_t row = static_cast<int64_t>(blockIdx.x) * WARPS + threadIdx.x / FF_WARP;
+         row < num_row; row += static_cast<int64_t>(gridDim.x) * WARPS)
+        for (int64_t b = 0; b < batch; b++) {
+            const int64_t at = (b * num_row + row) * num_key;
+            float dot = 0.0f;
+            for (int64_t k = lane; k < num_key; k += FF_WARP)
+                dot = fmaf(y[at + k], grad_y[at + k], dot);
+            dot = ff_warp_sum(dot);
+            for (int64_t k = lane; k < num_key; k += FF_WARP) {
+                if (mask != nullptr && mask[b * num_key + k] == 0.0f)
+                    continue;
+                const float d = y[at + k] * (grad_y[at + k] - dot);
+                grad_x[at + k] += d;
+                if (grad_bias != nullptr)
+                    grad_bias[row * num_key + k] += d;
+            }
+        }
+}
+
+void softmax_backward(float *grad_x, float *grad_bias, const float *grad_y, const float *y,
+                      const float *mask, int64_t batch, int64_t num_head, int64_t num_query,
+                      int64_t num_key)
+{
+    const int64_t num_row = num_head * num_query;
+    if (batch > 0 && num_row > 0 && num_key > 0)
+        FF_LAUNCH(softmax_backward_rows, ff_grid_size(ff_divide_up(num_row, WARPS)),
+                  WARPS * FF_WARP, 0, grad_x, grad_bias, grad_y, y, mask, batch, num_row, num_key);
+}
+
 } /* namespace */
 
 extern "C" void FF_ENTRY(fill_softmax)(ff_kernels *table)
 {
     table->softmax_forward = softmax_forward;
+    table->softmax_backward = softmax_backward;
 }
