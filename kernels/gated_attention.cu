@@ -1,10 +1,9 @@
-/* gated_attention.cu - CUDA side of the table's gated_attention, attention_core and pair_bias entries.
+/* gated_attention.cu - CUDA side of the table's gated_attention and attention_core entries.
  *
  * Contents
  *   1. attention: softmax(q k + bias, masked) v by tiles
  *   2. attention_core
  *   3. gated_attention: projections, attention, output
- *   4. pair_bias
  *
  * gated_attention, forward, in three launches:
  *   project    x' = LN(x); q = x' query_w c^-0.5, k = x' key_w, v = x' value_w, gate = sigmoid(x' gating_w + gating_b)
@@ -528,53 +527,6 @@ void gated_attention_forward(float *out, const float *x, const ff_attention_para
               ff_row_product<T>::shared_bytes(width) + sizeof(ff_norm_rows), o);
 }
 
-/* ---- 4. pair_bias ---- */
-
-struct PairBias {
-    float *bias;
-    const float *pair;
-    ff_pair_bias_params w;
-    ff_pair_bias_args args;
-};
-
-/* One block: 64 positions of the pair, all heads. */
-template <class T>
-__global__ void __launch_bounds__(FF_TILE_THREADS) pair_bias(PairBias a)
-{
-    FF_SHARED(char, shared);
-    const ff_pair_bias_args &s = a.args;
-    ff_row_product<T> product(shared, s.c_z);
-    ff_norm_rows &rows =
-        *reinterpret_cast<ff_norm_rows *>(shared + ff_row_product<T>::shared_bytes(s.c_z));
-    const int64_t first = static_cast<int64_t>(blockIdx.x) * FF_TILE_ROWS;
-    rows.locate(first, s.num_i * s.num_j, s.num_j, s.stride_i, s.stride_j);
-    __syncthreads();
-    rows.measure(a.pair, s.c_z);
-    product.run(
-        s.c_z, a.w.weights, s.num_head, s.num_head,
-        [&](int r, int64_t c) { return rows.load(a.pair, a.w.norm_scale, a.w.norm_offset, r, c); },
-        [&](int r, int64_t head, float value) {
-            const int64_t i = (first + r) / s.num_j, j = (first + r) % s.num_j;
-            if (rows.offset[r] >= 0)
-                a.bias[head * s.bias_stride_head + i * s.bias_stride_i + j] = value;
-        });
-}
-
-template <class T>
-void pair_bias_forward(float *bias, const float *pair, const ff_pair_bias_params *w,
-                       const ff_pair_bias_args *args, void *)
-{
-    const int64_t num_rows = args->num_i * args->num_j;
-    if (num_rows == 0 || args->num_head == 0)
-        return;
-    const PairBias a = {bias, pair, *w, *args};
-    FF_LAUNCH(pair_bias<T>, static_cast<unsigned>(ff_divide_up(num_rows, FF_TILE_ROWS)),
-              FF_TILE_THREADS, ff_row_product<T>::shared_bytes(args->c_z) + sizeof(ff_norm_rows),
-              a);
-}
-
-size_t pair_bias_scratch_bytes(const ff_pair_bias_args *, bool) { return 0; }
-
 template <class T>
 void fill(ff_kernels *table)
 {
@@ -582,8 +534,6 @@ void fill(ff_kernels *table)
     table->attention_core_scratch_bytes = attention_core_scratch_bytes;
     table->gated_attention_forward = gated_attention_forward<T>;
     table->gated_attention_scratch_bytes = gated_attention_scratch_bytes<T>;
-    table->pair_bias_forward = pair_bias_forward<T>;
-    table->pair_bias_scratch_bytes = pair_bias_scratch_bytes;
 }
 
 } /* namespace */
