@@ -112,6 +112,13 @@ cp one.a3m alignments/msas/one/
 expect 0 "2 MSA rows of 1 files" one.fasta --msa-dir alignments/msas -o one.h5
 expect 1 "they lie one level deeper, in alignments/msas" one.fasta --msa-dir alignments -o deep.h5
 
+printf '>nine\nSPSYAYHQF\n' >nine.fasta
+mkdir empty
+expect 0 "nine.h5: 9 residues, 1 MSA rows of 0 files, 0 templates" nine.fasta --template-dir empty -o nine.h5
+name="process reads a short chain with no template"
+"$program" process nine.h5 -o batch.h5 >log 2>&1
+result $? "process failed"
+
 # ---- tools ----
 tool()
 {
