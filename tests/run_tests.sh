@@ -157,6 +157,11 @@ if [ -x "$BUILD/bin/fastfold-weights" ]; then
     step "fastfold-weights" sh tests/weights_smoke.sh "$BUILD/bin/fastfold-weights"
 fi
 
+if [ -x "$BUILD/bin/fastfold-train" ]; then
+    step "fastfold-train" sh tests/train_smoke.sh "$BUILD/bin/fastfold-train"
+    step "fastfold-train, killed and resumed" sh tests/kill_resume.sh "$BUILD/bin/fastfold-train" $([ -n "${FULL:-}" ] && echo 20 || echo 3)
+fi
+
 for dtype in f32 bf16; do
     step "every operation of fastfold-bench, $dtype" sh tests/bench_smoke.sh "$BUILD/bin/fastfold-bench" --dtype $dtype
 done

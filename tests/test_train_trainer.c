@@ -406,6 +406,29 @@ static void test_damaged_checkpoints_fall_back_to_the_one_before(void)
     free(folder);
 }
 
+static void test_one_process_trains_in_a_folder_and_cleans_up(void)
+{
+    ff_run_folder run, second;
+    char *folder, unfinished[512], other[512];
+    CU_ASSERT_EQUAL_FATAL(ff_make_temporary_folder(&ctx, &folder), FF_OK);
+    snprintf(unfinished, sizeof unfinished, "%s/checkpoint_0000000003.h5.tmp123", folder);
+    snprintf(other, sizeof other, "%s/notes.tmp12", folder);
+    fclose(fopen(unfinished, "w"));
+    fclose(fopen(other, "w"));
+    CU_ASSERT_EQUAL(ff_run_folder_open(&ctx, &run, folder, NULL, 2, false), FF_OK);
+    CU_ASSERT_NOT_EQUAL(access(unfinished, F_OK), 0);
+    CU_ASSERT_EQUAL(access(other, F_OK), 0);
+    CU_ASSERT_EQUAL(ff_run_folder_open(&ctx, &second, folder, NULL, 2, false), FF_ERR_IO);
+    CU_ASSERT_PTR_NOT_NULL(strstr(ctx.message, "another process trains in"));
+    ff_context_clear(&ctx);
+    ff_run_folder_close(&second);
+    ff_run_folder_close(&run);
+    CU_ASSERT_EQUAL(ff_run_folder_open(&ctx, &run, folder, NULL, 2, false), FF_OK);
+    ff_run_folder_close(&run);
+    ff_remove_folder(folder);
+    free(folder);
+}
+
 static void test_metrics_of_lost_steps_go(void)
 {
     ff_run_folder run;
@@ -442,6 +465,7 @@ static CU_TestInfo tests[] = {
     {"validation_reads_the_average_and_changes_nothing", test_validation_reads_the_average_and_changes_nothing},
     {"a_run_goes_on_bit_for_bit", test_a_run_goes_on_bit_for_bit},
     {"damaged_checkpoints_fall_back_to_the_one_before", test_damaged_checkpoints_fall_back_to_the_one_before},
+    {"one_process_trains_in_a_folder_and_cleans_up", test_one_process_trains_in_a_folder_and_cleans_up},
     {"metrics_of_lost_steps_go", test_metrics_of_lost_steps_go},
     CU_TEST_INFO_NULL,
 };

@@ -3,9 +3,11 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "io/safe_file.h"
@@ -24,20 +26,45 @@ const char *ff_run_folder_path(const ff_run_folder *run, const char *name, char 
     return path;
 }
 
-static ff_status write_nothing(ff_ctx *ctx, FILE *file, const void *arg)
-{
-    (void)ctx;
-    (void)arg;
-    fputs("a test whether files can be written here\n", file);
-    return FF_OK;
-}
-
 /* A folder that takes no files is better known before the first step than after the first thousand. */
-static ff_status check_writable(ff_ctx *ctx, const ff_run_folder *run)
+static ff_status take_lock(ff_ctx *ctx, ff_run_folder *run)
 {
     char path[FF_RUN_PATH_BYTES];
-    FF_TRY(ff_safe_file_write(ctx, ff_run_folder_path(run, "writable", path), write_nothing, NULL));
-    unlink(path);
+    const int fd = open(ff_run_folder_path(run, "lock", path), O_CREAT | O_RDWR | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return FF_FAIL(ctx, FF_ERR_IO, "cannot write %s: %s", path, strerror(errno));
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+        run->lock = fd;
+        return FF_OK;
+    }
+    const int error = errno;
+    close(fd);
+    return error == EWOULDBLOCK ? FF_FAIL(ctx, FF_ERR_IO, "another process trains in %s", run->folder)
+                                : FF_FAIL(ctx, FF_ERR_IO, "cannot lock %s: %s", path, strerror(error));
+}
+
+/* Whether a name is that of a file io/safe_file.h was writing here: NAME.tmpPID. */
+static bool is_unfinished(const char *name)
+{
+    static const char *const ours[] = {"checkpoint_", "best.h5", "config.ini", "run.json", "training.html", "metrics.jsonl"};
+    const char *end = strstr(name, ".tmp");
+    bool found = false;
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
+        found = found || strncmp(name, ours[i], strlen(ours[i])) == 0;
+    return found && end != NULL && end[4] != '\0' && end[4 + strspn(end + 4, "0123456789")] == '\0';
+}
+
+/* With the lock held nobody else is writing. */
+static ff_status remove_unfinished(ff_ctx *ctx, const ff_run_folder *run)
+{
+    char path[FF_RUN_PATH_BYTES];
+    DIR *folder = opendir(run->folder);
+    if (folder == NULL)
+        return FF_FAIL(ctx, FF_ERR_IO, "cannot list %s: %s", run->folder, strerror(errno));
+    for (const struct dirent *entry; (entry = readdir(folder)) != NULL;)
+        if (is_unfinished(entry->d_name))
+            unlink(ff_run_folder_path(run, entry->d_name, path));
+    closedir(folder);
     return FF_OK;
 }
 
@@ -54,7 +81,8 @@ ff_status ff_run_folder_open(ff_ctx *ctx, ff_run_folder *run, const char *folder
         ff_run_folder_path(run, "metrics.jsonl", run->metrics);
     run->keep = keep;
     FF_TRY(ff_make_folders(ctx, folder));
-    FF_TRY(check_writable(ctx, run));
+    FF_TRY(take_lock(ctx, run));
+    FF_TRY(remove_unfinished(ctx, run));
     FF_TRY(ff_run_folder_list(ctx, run, &steps, &count));
     free(steps);
     if (count > 0 && !resume)
@@ -66,6 +94,8 @@ void ff_run_folder_close(ff_run_folder *run)
 {
     if (run->lines != NULL)
         fclose(run->lines);
+    if (run->lock > 0)
+        close(run->lock);
     memset(run, 0, sizeof *run);
 }
 

@@ -6,6 +6,7 @@
  *     best.h5                  state at the best validated lDDT
  *     metrics.jsonl            one JSON object a line: "train" and "validation" records
  *     training.html            the curves, one page without anything from elsewhere
+ *     lock                     held by the process that trains here
  *
  * Every file but metrics.jsonl appears whole or not at all. */
 #ifndef FF_TRAIN_RUN_FOLDER_H
@@ -24,12 +25,14 @@ typedef struct {
     char metrics[FF_RUN_PATH_BYTES];
     int64_t keep; /* newest checkpoints */
     FILE *lines;  /* metrics, open for appending */
+    int lock;     /* file descriptor; 0 = none */
 } ff_run_folder;
 
 /**
- * Make the folder, and see that files can be written there.
+ * Make the folder and take its lock; files that an earlier run was writing when it was killed are removed.
  * @param metrics  path of the metrics file, NULL = metrics.jsonl in the folder
  * @param resume   false: FF_ERR_ARG when there is a checkpoint of another run in it
+ * @return FF_ERR_IO: files cannot be written there, or another process trains there
  */
 ff_status ff_run_folder_open(ff_ctx *ctx, ff_run_folder *run, const char *folder, const char *metrics, int64_t keep, bool resume);
 void ff_run_folder_close(ff_run_folder *run); /* a zeroed one is fine */
