@@ -523,10 +523,26 @@ static ff_status set_up(infer_run *r)
     return open_templates(r);
 }
 
+/* Costs alone. */
+static int plan_targets(infer_run *r)
+{
+    int exit_status = EXIT_DONE;
+    for (int64_t i = 0; i < r->targets.count && told_to_end == 0; i++) {
+        if (run_target(r, &r->targets.items[i]) == FF_OK)
+            continue;
+        fprintf(stderr, "%s: %s: %s\n", program.name, r->targets.items[i].folder, r->ctx.message);
+        ff_context_clear(&r->ctx);
+        exit_status = EXIT_FAILED_;
+    }
+    return told_to_end != 0 ? EXIT_FAILED_ : exit_status;
+}
+
 /* One bad target does not stop the rest; a signal does. */
 static int run_targets(infer_run *r)
 {
     ff_ctx *ctx = &r->ctx;
+    if (r->o.plan)
+        return plan_targets(r);
     ff_run_log_begin(&r->log, ctx, stderr, r->targets.count, &told_to_end);
     for (int64_t i = 0; i < r->targets.count && told_to_end == 0; i++) {
         const ff_target *target = &r->targets.items[i];

@@ -76,7 +76,7 @@ check "the requeued job ends" wait_for "$job" 240
 newest() { ls -t "$1"/*.h5 "$1"/checkpoints/*.h5 2>/dev/null | head -n 1; }
 same_weights()
 {
-    "$bin/fastfold-weights" convert "$(newest "$1")" -o "$work/1.npz" && "$bin/fastfold-weights" convert "$(newest "$2")" -o "$work/2.npz" &&
+    "$bin/fastfold-weights" convert "$(newest "$1")" --overwrite -o "$work/1.npz" && "$bin/fastfold-weights" convert "$(newest "$2")" --overwrite -o "$work/2.npz" &&
         cmp "$work/1.npz" "$work/2.npz"
 }
 check "its weights are those of the uninterrupted run" same_weights "$work/whole" "$work/run"
