@@ -11,6 +11,7 @@ void ff_emulated_fill_linear(ff_kernels *table);
 void ff_emulated_fill_elementwise(ff_kernels *table);
 void ff_emulated_fill_transition(ff_kernels *table);
 void ff_emulated_fill_pair_bias(ff_kernels *table);
+void ff_emulated_fill_triangle(ff_kernels *table);
 void ff_emulated_fill_gated_attention(ff_kernels *table); /* and attention_core */
 
 const ff_kernels *ff_kernels_emulated(ff_dtype dtype);
@@ -31,6 +32,7 @@ static ff_kernels make_table(ff_dtype dtype, const ff_kernels *narrow)
     ff_emulated_fill_elementwise(&table);
     ff_emulated_fill_transition(&table);
     ff_emulated_fill_pair_bias(&table);
+    ff_emulated_fill_triangle(&table);
     ff_emulated_fill_gated_attention(&table);
     return table;
 }

@@ -103,18 +103,19 @@ struct ff_matmul_shape {
 struct ff_matmul_traits {
     static constexpr int kPhases = 1;         /* products that share one tile of results */
     static constexpr bool kPairs = false;     /* store gets columns 2n and 2n + 1 together */
-    static constexpr bool kLeftDeep = true;   /* left's neighbours in memory are neighbours in k, else in the row */
-    static constexpr bool kRightDeep = false; /* right's neighbours in memory are neighbours in k, else in the column */
+    /* by phase: left's neighbours in memory are neighbours in k, else in the row; right's in k, else in the column */
+    static constexpr bool kLeftDeep = true, kLeftDeep1 = true;
+    static constexpr bool kRightDeep = false, kRightDeep1 = false;
 };
 
-template <class T, class P>
+template <class T>
 struct ff_matmul_tiles {
     static constexpr int kStep = 32;
     static constexpr int kLeftPitch = kStep + ff_pad<T>::value;
-    static constexpr int kRightPitch = (P::kRightDeep ? kStep : FF_TILE_COLUMNS) + ff_pad<T>::value;
-    static constexpr int kRightRows = P::kRightDeep ? FF_TILE_COLUMNS : kStep;
-    static constexpr size_t kBytes =
-        sizeof(T) * (FF_TILE_ROWS * kLeftPitch + kRightRows * kRightPitch);
+    static constexpr int kRightPitch = FF_TILE_COLUMNS + ff_pad<T>::value; /* [kStep][64] */
+    static constexpr int kRightPitchDeep = kLeftPitch;                     /* [64][kStep] */
+    static constexpr size_t kBytes = sizeof(T) * 2 * FF_TILE_ROWS * kLeftPitch;
+    static_assert(kStep * kRightPitch <= FF_TILE_COLUMNS * kRightPitchDeep, "one room for both");
     static constexpr int kEach = FF_TILE_ROWS * kStep / FF_TILE_THREADS; /* elements per thread */
 };
 
@@ -127,28 +128,37 @@ FF_DEVICE void ff_matmul_place(int i, int &wide, int &deep)
     deep = kDeep ? at % 32 : at / 64;
 }
 
-/* tile += rows first_row .. + 63 of left times columns first_column .. + 63 of right, over k in [from, to). */
-template <class T, class P>
-FF_DEVICE void ff_matmul_phase(ff_warp_tile<FF_TILE_COLUMNS> &tile, const P &p, int phase, int64_t z,
+/* tile += rows first_row .. + 63 of left times columns first_column .. + 63 of right, over this split's part of the depth. */
+template <class T, int kPhase, class P>
+FF_DEVICE void ff_matmul_phase(ff_warp_tile<FF_TILE_COLUMNS> &tile, const P &p, int64_t z,
                                const ff_matmul_shape &s, int64_t first_row, int64_t first_column,
-                               int64_t from, int64_t to, T *left, T *right)
+                               T *left, T *right)
 {
-    typedef ff_matmul_tiles<T, P> Tiles;
+    typedef ff_matmul_tiles<T> Tiles;
+    constexpr bool kLeftDeep = kPhase == 0 ? P::kLeftDeep : P::kLeftDeep1;
+    constexpr bool kRightDeep = kPhase == 0 ? P::kRightDeep : P::kRightDeep1;
+    constexpr int kRightPitch = kRightDeep ? Tiles::kRightPitchDeep : Tiles::kRightPitch;
+    int64_t from = 0, to = s.depth[kPhase];
+    if (s.splits > 1) {
+        const int64_t unit = s.splits * Tiles::kStep, part = (to + unit - 1) / unit * Tiles::kStep;
+        from = z * part < to ? z * part : to;
+        to = from + part < to ? from + part : to;
+    }
     T l[Tiles::kEach], r[Tiles::kEach];
     auto fetch = [&](int64_t k0) {
 #pragma unroll
         for (int i = 0; i < Tiles::kEach; i++) {
             int wide, deep;
-            ff_matmul_place<P::kLeftDeep>(i, wide, deep);
+            ff_matmul_place<kLeftDeep>(i, wide, deep);
             const bool inside = first_row + wide < s.rows && k0 + deep < to;
-            l[i] = ff_from_float<T>(inside ? p.left(phase, z, first_row + wide, k0 + deep) : 0.0f);
+            l[i] = ff_from_float<T>(inside ? p.left(kPhase, z, first_row + wide, k0 + deep) : 0.0f);
         }
 #pragma unroll
         for (int i = 0; i < Tiles::kEach; i++) {
             int wide, deep;
-            ff_matmul_place<P::kRightDeep>(i, wide, deep);
+            ff_matmul_place<kRightDeep>(i, wide, deep);
             const bool inside = first_column + wide < s.columns && k0 + deep < to;
-            r[i] = ff_from_float<T>(inside ? p.right(phase, z, k0 + deep, first_column + wide)
+            r[i] = ff_from_float<T>(inside ? p.right(kPhase, z, k0 + deep, first_column + wide)
                                            : 0.0f);
         }
     };
@@ -159,21 +169,19 @@ FF_DEVICE void ff_matmul_phase(ff_warp_tile<FF_TILE_COLUMNS> &tile, const P &p, 
 #pragma unroll
         for (int i = 0; i < Tiles::kEach; i++) {
             int wide, deep;
-            ff_matmul_place<P::kLeftDeep>(i, wide, deep);
+            ff_matmul_place<kLeftDeep>(i, wide, deep);
             left[wide * Tiles::kLeftPitch + deep] = l[i];
-            ff_matmul_place<P::kRightDeep>(i, wide, deep);
-            right[P::kRightDeep ? wide * Tiles::kRightPitch + deep
-                                : deep * Tiles::kRightPitch + wide] = r[i];
+            ff_matmul_place<kRightDeep>(i, wide, deep);
+            right[kRightDeep ? wide * kRightPitch + deep : deep * kRightPitch + wide] = r[i];
         }
         __syncthreads();
         if (k0 + Tiles::kStep < to)
             fetch(k0 + Tiles::kStep);
         const T *own = left + threadIdx.x / FF_WARP * 16 * Tiles::kLeftPitch;
-        if (P::kRightDeep)
-            ff_multiply_transposed(tile, own, Tiles::kLeftPitch, right, Tiles::kRightPitch,
-                                   Tiles::kStep);
+        if (kRightDeep)
+            ff_multiply_transposed(tile, own, Tiles::kLeftPitch, right, kRightPitch, Tiles::kStep);
         else
-            ff_multiply(tile, own, Tiles::kLeftPitch, right, Tiles::kRightPitch, Tiles::kStep);
+            ff_multiply(tile, own, Tiles::kLeftPitch, right, kRightPitch, Tiles::kStep);
     }
 }
 
@@ -181,7 +189,7 @@ FF_DEVICE void ff_matmul_phase(ff_warp_tile<FF_TILE_COLUMNS> &tile, const P &p, 
 template <class T, class P>
 __global__ void __launch_bounds__(FF_TILE_THREADS) ff_matmul_kernel(P p, ff_matmul_shape s)
 {
-    typedef ff_matmul_tiles<T, P> Tiles;
+    typedef ff_matmul_tiles<T> Tiles;
     FF_SHARED(T, left);
     T *right = left + FF_TILE_ROWS * Tiles::kLeftPitch;
     const int64_t column_tiles = (s.columns + FF_TILE_COLUMNS - 1) / FF_TILE_COLUMNS,
@@ -193,18 +201,11 @@ __global__ void __launch_bounds__(FF_TILE_THREADS) ff_matmul_kernel(P p, ff_matm
         const int64_t z = task / (column_tiles * row_tiles);
         ff_warp_tile<FF_TILE_COLUMNS> tile[P::kPhases];
 #pragma unroll
-        for (int phase = 0; phase < P::kPhases; phase++) {
-            int64_t from = 0, to = s.depth[phase];
-            if (s.splits > 1) {
-                const int64_t part = (to + s.splits * Tiles::kStep - 1) /
-                                     (s.splits * Tiles::kStep) * Tiles::kStep;
-                from = z * part < to ? z * part : to;
-                to = from + part < to ? from + part : to;
-            }
+        for (int phase = 0; phase < P::kPhases; phase++)
             tile[phase].clear();
-            ff_matmul_phase<T>(tile[phase], p, phase, z, s, first_row, first_column, from, to,
-                               left, right);
-        }
+        ff_matmul_phase<T, 0>(tile[0], p, z, s, first_row, first_column, left, right);
+        if constexpr (P::kPhases > 1)
+            ff_matmul_phase<T, 1>(tile[1], p, z, s, first_row, first_column, left, right);
         const int warp = threadIdx.x / FF_WARP;
 #pragma unroll
         for (int n = 0; n < FF_TILE_COLUMNS / 8; n++)
@@ -247,7 +248,7 @@ void ff_matmul(const P &p, int64_t batch, int64_t rows, int64_t columns, int64_t
         ff_divide_up(rows, FF_TILE_ROWS) * ff_divide_up(columns, FF_TILE_COLUMNS) * batch;
     if (tiles > 0)
         FF_LAUNCH((ff_matmul_kernel<T, P>), ff_grid_size(tiles), FF_TILE_THREADS,
-                  (ff_matmul_tiles<T, P>::kBytes), p, s);
+                  ff_matmul_tiles<T>::kBytes, p, s);
 }
 
 /* ---- 4. sums over rows in a fixed order ---- */
@@ -348,7 +349,7 @@ void ff_weight_gradient(const ff_reduce_target &target, const X &x, const Y &y, 
     const int64_t tiles =
         ff_divide_up(rows, FF_TILE_ROWS) * ff_divide_up(columns, FF_TILE_COLUMNS) * splits;
     FF_LAUNCH((ff_matmul_kernel<T, P>), ff_grid_size(tiles), FF_TILE_THREADS,
-              (ff_matmul_tiles<T, P>::kBytes), p, s);
+              ff_matmul_tiles<T>::kBytes, p, s);
     ff_reduce(target, parts, splits, rows, columns);
 }
 
