@@ -1,319 +1,32 @@
 /* gated_attention.cu - CUDA side of the table's gated_attention and attention_core entries.
  *
  * Contents
- *   1. attention: softmax(q k + bias, masked) v by tiles
- *   2. attention_core
- *   3. gated_attention: projections, attention, output
+ *   1. attention_core
+ *   2. gated_attention: projections, attention, output
+ *   3. gated_attention: gradients
  *
- * gated_attention, forward, in three launches:
+ * forward, in three launches (attention.cuh has the second):
  *   project    x' = LN(x); q = x' query_w c^-0.5, k = x' key_w, v = x' value_w, gate = sigmoid(x' gating_w + gating_b)
  *   attend     o = gate * softmax(q k + bias, FF_MASKED_LOGIT where mask is 0) v
  *   output     out = x + dropout * (o output_w + output_b)
- * with q, k, v [batch, num_head, length, c_hidden] and gate, o [batch, length, num_head c_hidden] in the operand type. The
- * attention matrix exists as tiles in registers only: the softmax keeps the running maximum and sum of each row and
- * rescales what it has accumulated when the maximum grows. Products are float32 FMAs in the float32 table and bf16 tensor
- * core instructions with float32 sums in the bf16 table; kernels are templates over that operand type. */
-#include "kernels/device.cuh"
-#include "kernels/tile.cuh"
+ * with q, k, v [batch, num_head, length, c_hidden] and gate, o [batch, length, num_head c_hidden] in the operand type.
+ *
+ * backward, for as many batch rows at a time as scratch is meant for (q, k, v, o and the log-sum-exp are made again unless
+ * all were kept): one product pair gives the gradients of o and of the gate, whose logits are made again beside it; the
+ * three launches of attention_backward.cuh; one product for the gradient of LN(x); weights by parts of the rows. */
+#include "kernels/attention.cuh"
+#include "kernels/attention_backward.cuh"
+#include "kernels/norm.cuh"
 
 namespace
 {
 
-/* ---- 1. attention ---- */
+/* ---- 1. attention_core ---- */
 
-/* Element (b, h, l, c) of q lies at b * query_batch + h * query_head + l * query_row + c; k and v likewise; out and
- * ungated at b * out_batch + h * out_head + l * out_row + c; bias and lse are contiguous. */
-template <class Source, class Target>
-struct Attention {
-    const Source *query, *key, *value;
-    int64_t query_batch, query_head, query_row, key_batch, key_head, key_row;
-    Target *out;
-    float *ungated; /* o before the gate, NULL = not wanted */
-    int64_t out_batch, out_head, out_row;
-    bool gated; /* out holds the gate when the kernel starts */
-    float *lse; /* [batch, num_head, num_query] or NULL */
-    const float *mask, *bias;
-    int64_t mask_batch, mask_key;
-    int64_t batch, num_head, num_query, num_key;
-    int width;   /* c_hidden */
-    float scale; /* of q k */
-    bool vector; /* rows of q, k, v are whole 16-byte vectors: copied asynchronously */
-};
-
-/* Sizes of a block's tiles for kWidth channels. Heads up to 64 channels wide have one chunk of kWidth; wider ones loop
- * over chunks of 64 for q k, and one block makes each chunk of the output. */
-template <class T, int kWidth>
-struct AttentionTiles {
-    static constexpr int kQueries = FF_TILE_ROWS;
-    static constexpr int kKeys = sizeof(T) == 2 ? 64 : 32;
-    static constexpr int kPitch = kWidth + ff_pad<T>::value;
-    static constexpr int kStripPitch = kKeys + ff_pad<T>::value;
-    /* float32 probabilities pass through shared memory; see ff_multiply_registers */
-    static constexpr int kStripRows = sizeof(T) == 2 ? 0 : kQueries;
-
-    /* Where the tiles lie in shared memory, in elements of T. Step i uses the buffers of its parity; there are two query
-     * tiles only when queries come in chunks. */
-    T *shared;
-    int second_query; /* 0 or the size of a query tile */
-
-    FF_DEVICE AttentionTiles(T *shared_, bool one_chunk)
-        : shared(shared_), second_query(one_chunk ? 0 : kQueries * kPitch)
-    {
-    }
-
-    FF_DEVICE T *query(int i) const { return shared + (i & 1) * second_query; }
-    FF_DEVICE T *key(int i) const
-    {
-        return shared + second_query + (kQueries + (i & 1) * kKeys) * kPitch;
-    }
-    FF_DEVICE T *value(int i) const { return key(i) + 2 * kKeys * kPitch; }
-    FF_DEVICE T *strip() const { return shared + second_query + (kQueries + 4 * kKeys) * kPitch; }
-    /* per key: 0 = attend, else the logit it gets */
-    FF_DEVICE float *fill(int i) const
-    {
-        return reinterpret_cast<float *>(strip() + kStripRows * kStripPitch) + (i & 1) * kKeys;
-    }
-
-    static size_t shared_bytes(bool one_chunk)
-    {
-        return sizeof(T) * ((one_chunk ? 1 : 2) * kQueries * kPitch + 4 * kKeys * kPitch +
-                            kStripRows * kStripPitch) +
-               sizeof(float) * 2 * kKeys;
-    }
-};
-
-/* tile[r, c] = source[r * stride + c] for r < rows and c < columns, else 0; with asynchronous copies when `vector`. */
-template <int kRows>
-FF_DEVICE int rows_left(int64_t rows)
-{
-    return rows < kRows ? static_cast<int>(rows) : kRows;
-}
-
-template <class T, int kRows, int kWidth, class Source>
-FF_DEVICE void load_tile(T *tile, const Source *source, int64_t stride, int rows, int columns,
-                         bool vector)
-{
-    constexpr int kPitch = kWidth + ff_pad<T>::value;
-    if (sizeof(T) == sizeof(Source) && vector) {
-        constexpr int kVector = 16 / sizeof(T);
-        for (int i = threadIdx.x; i < kRows * (kWidth / kVector); i += FF_TILE_THREADS) {
-            const int r = i / (kWidth / kVector), c = i % (kWidth / kVector) * kVector;
-            const bool inside = r < rows && c < columns;
-            ff_copy_async_16(tile + r * kPitch + c, inside ? source + r * stride + c : source,
-                             inside);
-        }
-    } else {
-        for (int i = threadIdx.x; i < kRows * kWidth; i += FF_TILE_THREADS) {
-            const int r = i / kWidth, c = i % kWidth;
-            const bool inside = r < rows && c < columns;
-            tile[r * kPitch + c] =
-                ff_from_float<T>(inside ? ff_to_float(source[r * stride + c]) : 0.0f);
-        }
-    }
-}
-
-/* Logits from products: scale, then the bias of the warp's rows, then what a key's fill says. bias starts at the warp's
- * first row and the tile's first key; NULL = none. */
-template <int kKeys>
-FF_DEVICE void add_bias(ff_warp_tile<kKeys> &s, const float *fill, const float *bias,
-                        int64_t bias_row, int num_row, float scale)
-{
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        const float *row = bias != nullptr && s.row(2 * half) < num_row
-                               ? bias + s.row(2 * half) * bias_row
-                               : nullptr;
-#pragma unroll
-        for (int n = 0; n < kKeys / 8; n++)
-#pragma unroll
-            for (int e = 2 * half; e < 2 * half + 2; e++) {
-                const float instead = fill[s.column(n, e)];
-                float logit = s.value[n][e] * scale;
-                if (row != nullptr && instead == 0.0f)
-                    logit += row[s.column(n, e)];
-                s.value[n][e] = instead == 0.0f ? logit : instead;
-            }
-    }
-}
-
-/* What a thread knows of its two query rows while the keys go by: maximum and sum over all keys so far of the row. */
-struct RunningSoftmax {
-    float maximum[2], sum[2]; /* sum: this lane's columns only */
-};
-
-/* Turn logits into exp(logit - maximum), keep the row's maximum and sum, and rescale what was accumulated before. */
-template <int kKeys, int kWidth>
-FF_DEVICE void update_softmax(ff_warp_tile<kKeys> &s, ff_warp_tile<kWidth> &o,
-                              RunningSoftmax &state)
-{
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        float maximum = state.maximum[half];
-#pragma unroll
-        for (int n = 0; n < kKeys / 8; n++)
-            maximum = fmaxf(maximum, fmaxf(s.value[n][2 * half], s.value[n][2 * half + 1]));
-        maximum = ff_warp_max<4>(maximum);
-        const float factor = expf(state.maximum[half] - maximum);
-        float sum = state.sum[half] * factor;
-#pragma unroll
-        for (int n = 0; n < kKeys / 8; n++)
-#pragma unroll
-            for (int e = 2 * half; e < 2 * half + 2; e++) {
-                s.value[n][e] = expf(s.value[n][e] - maximum);
-                sum += s.value[n][e];
-            }
-#pragma unroll
-        for (int n = 0; n < kWidth / 8; n++) {
-            o.value[n][2 * half] *= factor;
-            o.value[n][2 * half + 1] *= factor;
-        }
-        state.maximum[half] = maximum;
-        state.sum[half] = sum;
-    }
-}
-
-/* One block: 64 queries of one (batch row, head), one chunk of output channels; keys by tiles, the next tile on its way
- * while this one is used. Tasks in order of batch row first: blocks that run together share their bias tile in L2. */
-template <class T, int kWidth, class Source, class Target>
-__global__ void __launch_bounds__(FF_TILE_THREADS) attend(Attention<Source, Target> a)
-{
-    typedef AttentionTiles<T, kWidth> Tiles;
-    const int num_chunk = (a.width + kWidth - 1) / kWidth;
-    const int64_t num_query_tile = (a.num_query + Tiles::kQueries - 1) / Tiles::kQueries;
-    const int num_key_tile = static_cast<int>((a.num_key + Tiles::kKeys - 1) / Tiles::kKeys);
-    const int num_step = num_key_tile * num_chunk;
-    const int warp = threadIdx.x / FF_WARP;
-    FF_SHARED(T, shared);
-    Tiles tiles(shared, num_chunk == 1);
-
-    for (int64_t task = blockIdx.x; task < a.batch * a.num_head * num_query_tile * num_chunk;
-         task += gridDim.x) {
-        const int64_t b = task % a.batch;
-        const int64_t first_query = task / a.batch % num_query_tile * Tiles::kQueries;
-        const int64_t h = task / (a.batch * num_query_tile) % a.num_head;
-        const int out_chunk = static_cast<int>(task / (a.batch * num_query_tile * a.num_head));
-        const int out_first = out_chunk * kWidth;
-        const Source *query =
-            a.query + b * a.query_batch + h * a.query_head + first_query * a.query_row;
-        const Source *key = a.key + b * a.key_batch + h * a.key_head;
-        const Source *value = a.value + b * a.key_batch + h * a.key_head;
-        const float *mask = a.mask == nullptr ? nullptr : a.mask + b * a.mask_batch;
-        const int64_t first_own = first_query + warp * 16; /* this warp's rows */
-        const int num_own = rows_left<16>(a.num_query - first_own);
-        const float *bias =
-            a.bias == nullptr ? nullptr : a.bias + (h * a.num_query + first_own) * a.num_key;
-
-        /* Step i: chunk i % num_chunk of key tile i / num_chunk, into the buffers of i's parity. Values and masks come
-         * with a tile's last chunk; the one query chunk of a narrow head comes with the first step. */
-        auto load_step = [&](int i) {
-            const int chunk = num_chunk == 1 ? 0 : i % num_chunk, first_channel = chunk * kWidth;
-            const int64_t first_key =
-                static_cast<int64_t>(num_chunk == 1 ? i : i / num_chunk) * Tiles::kKeys;
-            const int num_row = rows_left<Tiles::kKeys>(a.num_key - first_key);
-            if (num_chunk > 1 || i == 0)
-                load_tile<T, Tiles::kQueries, kWidth>(
-                    tiles.query(i), query + first_channel, a.query_row,
-                    rows_left<Tiles::kQueries>(a.num_query - first_query), a.width - first_channel,
-                    a.vector);
-            load_tile<T, Tiles::kKeys, kWidth>(
-                tiles.key(i), key + first_key * a.key_row + first_channel, a.key_row, num_row,
-                a.width - first_channel, a.vector);
-            if (chunk != num_chunk - 1)
-                return;
-            load_tile<T, Tiles::kKeys, kWidth>(tiles.value(i),
-                                               value + first_key * a.key_row + out_first, a.key_row,
-                                               num_row, a.width - out_first, a.vector);
-            for (int k = threadIdx.x; k < Tiles::kKeys; k += FF_TILE_THREADS) {
-                const bool masked =
-                    mask != nullptr && k < num_row && mask[(first_key + k) * a.mask_key] == 0.0f;
-                tiles.fill(i)[k] = k >= num_row ? -INFINITY : masked ? FF_MASKED_LOGIT : 0.0f;
-            }
-        };
-
-        ff_warp_tile<kWidth> o;
-        ff_warp_tile<Tiles::kKeys> s;
-        RunningSoftmax state = {{-INFINITY, -INFINITY}, {0.0f, 0.0f}};
-        o.clear();
-        s.clear();
-        for (int i = -1; i < num_step; i++) {
-            if (i + 1 < num_step)
-                load_step(i + 1);
-            ff_copy_async_commit();
-            if (i < 0)
-                continue;
-            ff_copy_async_wait<1>();
-            __syncthreads(); /* step i has arrived */
-            ff_multiply_transposed(s, tiles.query(i) + warp * 16 * Tiles::kPitch, Tiles::kPitch,
-                                   tiles.key(i), Tiles::kPitch, kWidth);
-            if (num_chunk == 1 || i % num_chunk == num_chunk - 1) {
-                const int64_t first_key =
-                    static_cast<int64_t>(num_chunk == 1 ? i : i / num_chunk) * Tiles::kKeys;
-                add_bias(s, tiles.fill(i), bias == nullptr ? nullptr : bias + first_key, a.num_key,
-                         num_own, a.scale);
-                update_softmax(s, o, state);
-                ff_multiply_registers(o, s, tiles.strip() + warp * 16 * Tiles::kStripPitch,
-                                      tiles.value(i), Tiles::kPitch);
-                s.clear();
-            }
-            __syncthreads(); /* step i has been used: its buffers take step i + 2 */
-        }
-
-        const float sum[2] = {ff_warp_sum<4>(state.sum[0]), ff_warp_sum<4>(state.sum[1])};
-#pragma unroll
-        for (int e = 0; e < 4; e++) {
-            if (o.row(e) >= num_own)
-                continue;
-            const int64_t q = first_own + o.row(e);
-            const float factor =
-                sum[e / 2] > 0.0f ? 1.0f / sum[e / 2] : 0.0f; /* no keys at all: an empty sum */
-            const int64_t row = b * a.out_batch + h * a.out_head + q * a.out_row + out_first;
-#pragma unroll
-            for (int n = 0; n < kWidth / 8; n++) {
-                const int c = o.column(n, e);
-                if (out_first + c >= a.width)
-                    continue;
-                const float result = o.value[n][e] * factor;
-                if (a.ungated != nullptr)
-                    a.ungated[row + c] = result;
-                const float gate = a.gated ? ff_to_float(a.out[row + c]) : 1.0f;
-                a.out[row + c] = ff_from_float<Target>(gate * result);
-            }
-            if (a.lse != nullptr && out_chunk == 0 && e % 2 == 0 && threadIdx.x % 4 == 0)
-                a.lse[(b * a.num_head + h) * a.num_query + q] =
-                    state.maximum[e / 2] + logf(sum[e / 2]);
-        }
-    }
-}
-
-template <class T, int kWidth, class Source, class Target>
-void launch_attend_width(const Attention<Source, Target> &a)
-{
-    const int64_t num_chunk = ff_divide_up(a.width, kWidth);
-    const int64_t tasks =
-        a.batch * a.num_head * ff_divide_up(a.num_query, FF_TILE_ROWS) * num_chunk;
-    const size_t shared_bytes = AttentionTiles<T, kWidth>::shared_bytes(num_chunk == 1);
-    FF_LAUNCH((attend<T, kWidth, Source, Target>), ff_grid_size(tasks), FF_TILE_THREADS,
-              shared_bytes, a);
-}
-
-template <class T, class Source, class Target>
-void launch_attend(const Attention<Source, Target> &a)
-{
-    if (a.batch == 0 || a.num_head == 0 || a.num_query == 0 || a.width == 0)
-        return;
-    if (a.width <= 16)
-        launch_attend_width<T, 16>(a);
-    else if (a.width <= 32)
-        launch_attend_width<T, 32>(a);
-    else
-        launch_attend_width<T, 64>(a);
-}
-
-/* ---- 2. attention_core ---- */
-
+/* Runs attention on float32 operands; ungated and lse may be NULL. */
 template <class T>
-void attention_core_forward(float *out, const float *q, const float *k, const float *v,
-                            const ff_attention_core_args *args, void *)
+void attend_core(float *out, float *lse, const float *q, const float *k, const float *v,
+                 const ff_attention_core_args *args)
 {
     Attention<float, float> a = {};
     const int64_t c = args->c_hidden, row = args->num_head * c;
@@ -321,6 +34,7 @@ void attention_core_forward(float *out, const float *q, const float *k, const fl
     a.key = k;
     a.value = v;
     a.out = out;
+    a.lse = lse;
     a.query_row = a.key_row = a.out_row = row;
     a.query_head = a.key_head = a.out_head = c;
     a.query_batch = a.out_batch = args->num_query * row;
@@ -341,9 +55,75 @@ void attention_core_forward(float *out, const float *q, const float *k, const fl
     launch_attend<T>(a);
 }
 
-size_t attention_core_scratch_bytes(const ff_attention_core_args *, bool) { return 0; }
+template <class T>
+void attention_core_forward(float *out, const float *q, const float *k, const float *v,
+                            const ff_attention_core_args *args, void *)
+{
+    attend_core<T>(out, nullptr, q, k, v, args);
+}
 
-/* ---- 3. gated_attention ---- */
+struct CoreScratch {
+    float *out, *lse, *delta;
+
+    size_t carve(const ff_attention_core_args &a, void *base)
+    {
+        ff_arena arena = {static_cast<char *>(base), 0};
+        const int64_t rows = a.batch * a.num_head * a.num_query;
+        out = arena.take<float>(rows * a.c_hidden);
+        lse = arena.take<float>(rows);
+        delta = arena.take<float>(rows);
+        return arena.used;
+    }
+};
+
+template <class T>
+void attention_core_backward(float *grad_q, float *grad_k, float *grad_v, float *grad_bias,
+                             const float *grad_out, const float *q, const float *k, const float *v,
+                             const ff_attention_core_args *args, void *scratch)
+{
+    if (args->num_query == 0 || args->num_key == 0)
+        return;
+    const int64_t c = args->c_hidden, row = args->num_head * c;
+    const HeadStrides query_at = {args->num_query * row, c, row}, key_at = {args->num_key * row, c, row};
+    CoreScratch s;
+    s.carve(*args, scratch);
+    attend_core<T>(s.out, s.lse, q, k, v, args);
+    launch_delta(DeltaRows<float>{grad_out, s.out, query_at, query_at, s.delta, args->batch,
+                                  args->num_head, args->num_query, static_cast<int>(c)});
+    AttentionGradient<float, float> a = {};
+    a.query = q;
+    a.key = k;
+    a.value = v;
+    a.grad_out = grad_out;
+    a.query_at = a.grad_out_at = a.grad_query_at = query_at;
+    a.key_at = a.grad_key_at = key_at;
+    a.grad_query = grad_q;
+    a.grad_key = grad_k;
+    a.grad_value = grad_v;
+    a.query_factor = a.key_factor = a.scale = args->scale;
+    a.accumulate = true;
+    a.grad_bias = grad_bias;
+    a.lse = s.lse;
+    a.delta = s.delta;
+    a.mask = args->mask;
+    a.mask_batch = args->num_key;
+    a.mask_key = 1;
+    a.bias = args->bias;
+    a.batch = args->batch;
+    a.num_head = args->num_head;
+    a.num_query = args->num_query;
+    a.num_key = args->num_key;
+    a.width = static_cast<int>(c);
+    launch_attend_backward<T>(a);
+}
+
+size_t attention_core_scratch_bytes(const ff_attention_core_args *args, bool backward)
+{
+    CoreScratch s;
+    return backward ? s.carve(*args, nullptr) : 0;
+}
+
+/* ---- 2. gated_attention, forward ---- */
 
 /* The three operands and the gate (which becomes the gated result) of one call. */
 template <class T>
@@ -444,13 +224,102 @@ __global__ void __launch_bounds__(FF_TILE_THREADS) output(Output<T> a)
         });
 }
 
-int64_t round_up_64(int64_t bytes) { return ff_divide_up(bytes, 64) * 64; }
+/* q, k, v and the gated result (in operands.gate) of all rows; o before the gate and the log-sum-exp where wanted. */
+template <class T>
+void attend_rows(const float *x, const ff_attention_params *w, const ff_gated_attention_args *args,
+                 const Operands<T> &operands, float *ungated, float *lse)
+{
+    const int64_t c = args->c_hidden, width = args->num_head * c,
+                  num_rows = args->batch * args->length;
+    if (width == 0)
+        return;
+    const Project<T> p = {x,
+                          *w,
+                          operands,
+                          args->batch,
+                          args->length,
+                          args->c_in,
+                          args->num_head,
+                          c,
+                          args->stride_batch,
+                          args->stride_length};
+    const size_t shared_bytes = ff_row_product<T>::shared_bytes(args->c_in) + sizeof(ff_norm_rows) +
+                                FF_TILE_ROWS * sizeof(int64_t);
+    FF_LAUNCH(project<T>, static_cast<unsigned>(ff_divide_up(num_rows, FF_TILE_ROWS)),
+              FF_TILE_THREADS, shared_bytes, p);
+
+    Attention<T, T> a = {};
+    a.query = operands.query;
+    a.key = operands.key;
+    a.value = operands.value;
+    a.query_batch = a.key_batch = args->length * width;
+    a.query_head = a.key_head = args->length * c;
+    a.query_row = a.key_row = c;
+    a.out = operands.gate;
+    a.ungated = ungated;
+    a.out_batch = args->length * width;
+    a.out_head = c;
+    a.out_row = width;
+    a.gated = w->gating_w != nullptr;
+    a.lse = lse;
+    a.mask = args->mask;
+    a.mask_batch = args->mask_stride_batch;
+    a.mask_key = args->mask_stride_length;
+    a.bias = args->bias;
+    a.batch = args->batch;
+    a.num_head = args->num_head;
+    a.num_query = a.num_key = args->length;
+    a.width = static_cast<int>(c);
+    a.scale = 1.0f; /* q has it */
+    const int64_t head_bytes = c * static_cast<int64_t>(sizeof(T));
+    a.vector = ff_is_aligned_16(a.query, head_bytes) && ff_is_aligned_16(a.key, 0) &&
+               ff_is_aligned_16(a.value, 0);
+    launch_attend<T>(a);
+}
+
+/* Scratch of both directions; the backward pass takes batch rows by chunks. */
+template <class T>
+struct Scratch {
+    Operands<T> operands;
+    float2 *stats;
+    float *lse, *output, *delta, *grad_norm, *parts;
+    T *grad_output, *grads; /* [rows, width]; [rows, 4 width]: gradients of q, k, v and the gate's logits */
+
+    static int64_t chunk(const ff_gated_attention_args &a)
+    {
+        return ff_max(1, ff_min(a.batch, FF_ROW_CHUNK / ff_max(1, a.length)));
+    }
+
+    size_t carve(const ff_gated_attention_args &a, bool backward, void *base)
+    {
+        ff_arena arena = {static_cast<char *>(base), 0};
+        const int64_t rows = (backward ? chunk(a) : a.batch) * a.length,
+                      width = a.num_head * a.c_hidden;
+        operands.query = arena.take<T>(rows * width);
+        operands.key = arena.take<T>(rows * width);
+        operands.value = arena.take<T>(rows * width);
+        operands.gate = arena.take<T>(rows * width);
+        if (!backward)
+            return arena.used;
+        stats = arena.take<float2>(rows);
+        lse = arena.take<float>(rows * a.num_head);
+        output = arena.take<float>(rows * width);
+        delta = arena.take<float>(rows * a.num_head);
+        grad_norm = arena.take<float>(rows * a.c_in);
+        grad_output = arena.take<T>(rows * width);
+        grads = arena.take<T>(rows * 4 * width);
+        parts = arena.take<float>(
+            ff_max(ff_max(ff_parts_size(a.c_in, 4 * width, rows), ff_parts_size(width, a.c_in, rows)),
+                   ff_sum_parts_size(rows, ff_max(2 * a.c_in, width), 1)));
+        return arena.used;
+    }
+};
 
 template <class T>
-size_t gated_attention_scratch_bytes(const ff_gated_attention_args *args, bool)
+size_t gated_attention_scratch_bytes(const ff_gated_attention_args *args, bool backward)
 {
-    const int64_t elements = args->batch * args->length * args->num_head * args->c_hidden;
-    return static_cast<size_t>(4 * round_up_64(elements * static_cast<int64_t>(sizeof(T))));
+    Scratch<T> s;
+    return s.carve(*args, backward, nullptr);
 }
 
 template <class T>
@@ -458,81 +327,253 @@ void gated_attention_forward(float *out, const float *x, const ff_attention_para
                              const ff_gated_attention_args *args,
                              const ff_gated_attention_kept *keep, void *scratch)
 {
-    const int64_t c = args->c_hidden, width = args->num_head * c,
-                  num_rows = args->batch * args->length;
+    const int64_t width = args->num_head * args->c_hidden, num_rows = args->batch * args->length;
     if (num_rows == 0 || args->c_in == 0)
         return;
     const ff_gated_attention_kept nothing = {}, &kept = keep != nullptr ? *keep : nothing;
-    T *buffer = static_cast<T *>(scratch);
-    const int64_t buffer_elements =
-        round_up_64(num_rows * width * static_cast<int64_t>(sizeof(T))) /
-        static_cast<int64_t>(sizeof(T));
-    const Operands<T> operands = {
-        kept.query != nullptr ? static_cast<T *>(kept.query) : buffer,
-        kept.key != nullptr ? static_cast<T *>(kept.key) : buffer + buffer_elements,
-        kept.value != nullptr ? static_cast<T *>(kept.value) : buffer + 2 * buffer_elements,
-        buffer + 3 * buffer_elements,
-    };
-    const unsigned num_tile = static_cast<unsigned>(ff_divide_up(num_rows, FF_TILE_ROWS));
-
-    if (width > 0) {
-        const Project<T> p = {x,
-                              *w,
-                              operands,
-                              args->batch,
-                              args->length,
-                              args->c_in,
-                              args->num_head,
-                              c,
-                              args->stride_batch,
-                              args->stride_length};
-        const size_t shared_bytes = ff_row_product<T>::shared_bytes(args->c_in) +
-                                    sizeof(ff_norm_rows) + FF_TILE_ROWS * sizeof(int64_t);
-        FF_LAUNCH(project<T>, num_tile, FF_TILE_THREADS, shared_bytes, p);
-
-        Attention<T, T> a = {};
-        a.query = operands.query;
-        a.key = operands.key;
-        a.value = operands.value;
-        a.query_batch = a.key_batch = args->length * width;
-        a.query_head = a.key_head = args->length * c;
-        a.query_row = a.key_row = c;
-        a.out = operands.gate;
-        a.ungated = kept.output;
-        a.out_batch = args->length * width;
-        a.out_head = c;
-        a.out_row = width;
-        a.gated = w->gating_w != nullptr;
-        a.lse = kept.lse;
-        a.mask = args->mask;
-        a.mask_batch = args->mask_stride_batch;
-        a.mask_key = args->mask_stride_length;
-        a.bias = args->bias;
-        a.batch = args->batch;
-        a.num_head = args->num_head;
-        a.num_query = a.num_key = args->length;
-        a.width = static_cast<int>(c);
-        a.scale = 1.0f; /* q has it */
-        const int64_t head_bytes = c * static_cast<int64_t>(sizeof(T));
-        a.vector = ff_is_aligned_16(a.query, head_bytes) && ff_is_aligned_16(a.key, 0) &&
-                   ff_is_aligned_16(a.value, 0);
-        launch_attend<T>(a);
+    Scratch<T> s;
+    s.carve(*args, false, scratch);
+    if (kept.query != nullptr) {
+        s.operands.query = static_cast<T *>(kept.query);
+        s.operands.key = static_cast<T *>(kept.key);
+        s.operands.value = static_cast<T *>(kept.value);
     }
-
-    const Output<T> o = {operands.gate, x,     w->output_w,        w->output_b,
-                         args->dropout, out,   args->batch,        args->length,
-                         args->c_in,    width, args->stride_batch, args->stride_length,
+    attend_rows<T>(x, w, args, s.operands, kept.output, kept.lse);
+    const Output<T> o = {s.operands.gate, x,     w->output_w,        w->output_b,
+                         args->dropout,   out,   args->batch,        args->length,
+                         args->c_in,      width, args->stride_batch, args->stride_length,
                          args->residual};
-    FF_LAUNCH(output<T>, num_tile, FF_TILE_THREADS,
-              ff_row_product<T>::shared_bytes(width) + sizeof(ff_norm_rows), o);
+    FF_LAUNCH(output<T>, static_cast<unsigned>(ff_divide_up(num_rows, FF_TILE_ROWS)),
+              FF_TILE_THREADS, ff_row_product<T>::shared_bytes(width) + sizeof(ff_norm_rows), o);
+}
+
+/* ---- 3. gated_attention, gradients ---- */
+
+/* The gradient of the update before dropout: row r, channel c. */
+struct UpdateGradient {
+    static constexpr int kValues = 1;
+    const float *grad_out, *dropout;
+    ff_rows rows;
+    int64_t length, c_in;
+
+    FF_DEVICE float value(int64_t r, int64_t c) const
+    {
+        const float g = grad_out[rows.offset(r) + c];
+        return dropout == nullptr ? g : g * dropout[r % length * c_in + c];
+    }
+    FF_DEVICE void values(int64_t r, int64_t c, float (&v)[1]) const { v[0] = value(r, c); }
+};
+
+/* Phase 0: gradient of the gated o = update output_w^T; phase 1: the gate's logits LN(x) gating_w again. */
+template <class T>
+struct GateProblem : ff_matmul_traits {
+    static constexpr int kPhases = 2;
+    static constexpr bool kRightDeep = true;
+    UpdateGradient update;
+    ff_normed x;
+    ff_attention_params w;
+    const float *output; /* o [rows, width] */
+    T *gated, *grad_output, *grads;
+    int64_t width, c_in;
+
+    FF_DEVICE float left(int phase, int64_t, int64_t r, int64_t k) const
+    {
+        return phase == 0 ? update.value(r, k) : x.value(r, k);
+    }
+    FF_DEVICE float right(int phase, int64_t, int64_t k, int64_t n) const
+    {
+        return phase == 0 ? w.output_w[n * c_in + k] : w.gating_w[k * width + n];
+    }
+    FF_DEVICE void store(int64_t, int64_t r, int64_t n, const float (&value)[2]) const
+    {
+        const float o = output[r * width + n];
+        const float s = w.gating_w == nullptr ? 1.0f : ff_sigmoid(value[1] + w.gating_b[n]);
+        gated[r * width + n] = ff_from_float<T>(o * s);
+        grad_output[r * width + n] = ff_from_float<T>(value[0] * s);
+        grads[r * 4 * width + 3 * width + n] = ff_from_float<T>(value[0] * o * s * (1.0f - s));
+    }
+};
+
+/* dLN(x) = grads [rows, 4 width] times the transposes of query_w, key_w, value_w, gating_w. */
+template <class T>
+struct NormGradient : ff_matmul_traits {
+    static constexpr bool kRightDeep = true;
+    const T *grads;
+    ff_attention_params w;
+    float *grad_norm;
+    int64_t width, c_in;
+
+    FF_DEVICE float left(int, int64_t, int64_t r, int64_t k) const
+    {
+        return ff_to_float(grads[r * 4 * width + k]);
+    }
+    FF_DEVICE float right(int, int64_t, int64_t k, int64_t n) const
+    {
+        const float *from = w.query_w;
+        if (k >= 2 * width) {
+            from = w.value_w;
+            k -= 2 * width;
+            if (k >= width)
+                from = w.gating_w;
+        } else if (k >= width) {
+            from = w.key_w;
+        }
+        return from[n * width + (k >= width ? k - width : k)];
+    }
+    FF_DEVICE void store(int64_t, int64_t r, int64_t n, const float (&value)[1]) const
+    {
+        grad_norm[r * c_in + n] = value[0];
+    }
+};
+
+/* Gradients of q, k, v (columns of s.grads) and of the bias. */
+template <class T>
+void attention_gradients(const Scratch<T> &s, float *grad_bias, const ff_gated_attention_args *args,
+                         const ff_gated_attention_kept &kept)
+{
+    const int64_t c = args->c_hidden, width = args->num_head * c, length = args->length;
+    const HeadStrides rows = {length * width, c, width}, heads = {length * width, length * c, c},
+                      grads = {length * 4 * width, c, 4 * width};
+    launch_delta(DeltaRows<T>{s.grad_output, kept.output, rows, rows, s.delta, args->batch,
+                              args->num_head, length, static_cast<int>(c)});
+    AttentionGradient<T, T> a = {};
+    a.query = static_cast<const T *>(kept.query);
+    a.key = static_cast<const T *>(kept.key);
+    a.value = static_cast<const T *>(kept.value);
+    a.grad_out = s.grad_output;
+    a.query_at = a.key_at = heads;
+    a.grad_out_at = rows;
+    a.grad_query = s.grads;
+    a.grad_key = s.grads + width;
+    a.grad_value = s.grads + 2 * width;
+    a.grad_query_at = a.grad_key_at = grads;
+    a.query_factor = 1.0f / sqrtf(static_cast<float>(c)); /* q is scaled */
+    a.key_factor = 1.0f;
+    a.grad_bias = grad_bias;
+    a.lse = kept.lse;
+    a.delta = s.delta;
+    a.mask = args->mask;
+    a.mask_batch = args->mask_stride_batch;
+    a.mask_key = args->mask_stride_length;
+    a.bias = args->bias;
+    a.batch = args->batch;
+    a.num_head = args->num_head;
+    a.num_query = a.num_key = length;
+    a.width = static_cast<int>(c);
+    a.scale = 1.0f;
+    const int64_t head_bytes = c * static_cast<int64_t>(sizeof(T));
+    a.vector = ff_is_aligned_16(a.query, head_bytes) && ff_is_aligned_16(a.key, 0) &&
+               ff_is_aligned_16(a.value, 0) && ff_is_aligned_16(a.grad_out, 0);
+    launch_attend_backward<T>(a);
+}
+
+template <class T>
+void attention_parameters(const ff_attention_params *g, const Scratch<T> &s, const GateProblem<T> &p,
+                          int64_t rows)
+{
+    const int64_t width = p.width, c_in = p.c_in;
+    const int64_t parts = p.w.gating_w == nullptr ? 3 : 4;
+    const ff_matrix<T> grads = {s.grads, 4 * width}, gate = {s.grads + 3 * width, 4 * width};
+    ff_reduce_target weights = {}, out = {}, out_bias = {}, gate_bias = {};
+    weights.add(g->query_w, width, width);
+    weights.add(g->key_w, width, width);
+    weights.add(g->value_w, width, width);
+    weights.add(g->gating_w, width, width);
+    out.add(g->output_w, c_in, c_in);
+    out_bias.add(g->output_b, c_in, c_in);
+    gate_bias.add(g->gating_b, width, width);
+    ff_weight_gradient<T>(weights, p.x, grads, c_in, parts * width, rows, s.parts);
+    ff_weight_gradient<T>(out, ff_matrix<T>{p.gated, width}, p.update, width, c_in, rows, s.parts);
+    ff_column_sums(out_bias, p.update, rows, c_in, s.parts);
+    if (parts == 4)
+        ff_column_sums(gate_bias, gate, rows, width, s.parts);
+    if (p.x.scale != nullptr)
+        ff_norm_gradients(g->query_norm_scale, g->query_norm_offset, s.grad_norm, p.x, rows, c_in,
+                          s.parts);
+}
+
+/* All gradients of args->batch rows whose attention is in `kept`. */
+template <class T>
+void chunk_backward(const Scratch<T> &s, float *grad_x, float *grad_bias,
+                    const ff_attention_params *grad_w, const float *grad_out, const float *x,
+                    const ff_attention_params *w, const ff_gated_attention_args *args,
+                    const ff_gated_attention_kept &kept)
+{
+    const int64_t width = args->num_head * args->c_hidden, rows = args->batch * args->length,
+                  c_in = args->c_in;
+    const ff_rows at = ff_rows::make(args->length, args->stride_batch, args->stride_length);
+    const bool gated = w->gating_w != nullptr;
+    GateProblem<T> p;
+    p.update = UpdateGradient{grad_out, args->dropout, at, args->length, c_in};
+    p.x = ff_measure(s.stats, x, at, 0, rows, c_in, w->query_norm_scale, w->query_norm_offset);
+    p.w = *w;
+    p.output = kept.output;
+    p.gated = s.operands.gate;
+    p.grad_output = s.grad_output;
+    p.grads = s.grads;
+    p.width = width;
+    p.c_in = c_in;
+    ff_matmul<T>(p, 1, rows, width, c_in, gated ? c_in : 0);
+    attention_gradients<T>(s, grad_bias, args, kept);
+    NormGradient<T> n;
+    n.grads = s.grads;
+    n.w = *w;
+    n.grad_norm = s.grad_norm;
+    n.width = width;
+    n.c_in = c_in;
+    ff_matmul<T>(n, 1, rows, c_in, (gated ? 4 : 3) * width);
+    if (grad_w != nullptr)
+        attention_parameters<T>(grad_w, s, p, rows);
+    ff_norm_backward(grad_x, s.grad_norm,
+                     args->residual && grad_x != grad_out ? grad_out : nullptr, p.x, rows, c_in);
+}
+
+/* Elements first .. of an array that may be absent. */
+template <class E>
+E *from(E *array, int64_t first)
+{
+    return array == nullptr ? nullptr : array + first;
+}
+
+template <class T>
+void gated_attention_backward(float *grad_x, float *grad_bias, const ff_attention_params *grad_w,
+                              const float *grad_out, const float *x, const ff_attention_params *w,
+                              const ff_gated_attention_args *args,
+                              const ff_gated_attention_kept *kept, void *scratch)
+{
+    const int64_t width = args->num_head * args->c_hidden;
+    if (args->batch == 0 || args->length == 0 || args->c_in == 0)
+        return;
+    Scratch<T> s;
+    s.carve(*args, true, scratch);
+    const bool complete = kept != nullptr && kept->query != nullptr && kept->key != nullptr &&
+                          kept->value != nullptr && kept->lse != nullptr && kept->output != nullptr;
+    const int64_t chunk = Scratch<T>::chunk(*args);
+    for (int64_t b = 0; b < args->batch; b += chunk) {
+        ff_gated_attention_args part = *args;
+        part.batch = ff_min(chunk, args->batch - b);
+        part.mask = from(args->mask, b * args->mask_stride_batch);
+        const int64_t first = b * args->length * width, at = b * args->stride_batch;
+        ff_gated_attention_kept own = {s.lse, s.output, s.operands.query, s.operands.key,
+                                       s.operands.value};
+        if (complete)
+            own = {kept->lse + b * args->num_head * args->length, kept->output + first,
+                   static_cast<T *>(kept->query) + first, static_cast<T *>(kept->key) + first,
+                   static_cast<T *>(kept->value) + first};
+        else
+            attend_rows<T>(x + at, w, &part, s.operands, s.output, s.lse);
+        chunk_backward<T>(s, grad_x + at, grad_bias, grad_w, grad_out + at, x + at, w, &part, own);
+    }
 }
 
 template <class T>
 void fill(ff_kernels *table)
 {
     table->attention_core_forward = attention_core_forward<T>;
+    table->attention_core_backward = attention_core_backward<T>;
     table->attention_core_scratch_bytes = attention_core_scratch_bytes;
     table->gated_attention_forward = gated_attention_forward<T>;
+    table->gated_attention_backward = gated_attention_backward<T>;
     table->gated_attention_scratch_bytes = gated_attention_scratch_bytes<T>;
 }
 
