@@ -334,6 +334,26 @@ ff_tensor *ff_dap_scatter(ff_ctx *ctx, ff_tensor *x, int axis)
     return out;
 }
 
+static void replicated_backward(ff_ctx *ctx, ff_node *node)
+{
+    ff_tensor *out = node->outputs[0], *grad = ff_tensor_grad(ctx, node->inputs[0]);
+    (void)ff_dap_all_reduce(ctx, ff_data(out->grad), out->size);
+    if (ff_computing(ctx) && grad != NULL)
+        ctx->kernels->add_scaled(ff_data(grad), ff_data(out->grad), 1.0f, out->size);
+}
+
+ff_tensor *ff_dap_replicated(ff_ctx *ctx, ff_tensor *x)
+{
+    if (ctx->status != FF_OK || x == NULL)
+        return NULL;
+    if (ff_dap_size(ctx) == 1 || !ff_recording(ctx, &x, 1))
+        return ff_tensor_retain(x);
+    ff_tensor *out = ff_tensor_copy(ctx, x);
+    if (out != NULL)
+        ff_tape_add(ctx, "replicated", replicated_backward, &x, 1, &out, 1, NULL, 0, NULL, 0);
+    return out;
+}
+
 static ff_tensor *gather(ff_ctx *ctx, ff_tensor *x, int axis, int64_t total, const char *name, ff_backward_fn backward)
 {
     if (ctx->status != FF_OK || x == NULL)

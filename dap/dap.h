@@ -50,6 +50,8 @@ ff_status ff_dap_agree(ff_ctx *ctx);
 
 /* ---- operations on the tape; fresh tensors, except that one rank gets its argument back ---- */
 
+/** A replicated tensor for use by each rank's own rows: x itself; backward: all-reduce. */
+ff_tensor *ff_dap_replicated(ff_ctx *ctx, ff_tensor *x);
 /** Local shard of a replicated tensor along `axis`; backward: all-gather (the rest of the model is replicated). */
 ff_tensor *ff_dap_scatter(ff_ctx *ctx, ff_tensor *x, int axis);
 /** The whole replicated tensor, `total` along `axis`, used identically on every rank; backward: local slice. */

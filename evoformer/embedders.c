@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "dap/dap.h"
 #include "evoformer/primitives.h"
 
 enum { CHUNK_ROWS = 8192 }; /* one-hot rows made at a time */
@@ -90,8 +91,8 @@ static void apply_backward(ff_ctx *ctx, const ff_linear_layer *w, float *grad_x,
     const ff_kernels *k = ctx->kernels;
     void *scratch = ff_scratch_begin(ctx, k->linear_scratch_bytes(rows, w->num_input, w->num_output));
     if (ff_computing(ctx))
-        k->linear_backward(grad_x, ff_replicated_trained(ctx, w->trained) ? &w->grad : NULL, grad_y, x, &w->value, rows,
-                           w->num_input, w->num_output, scratch);
+        k->linear_backward(grad_x, w->trained ? &w->grad : NULL, grad_y, x, &w->value, rows, w->num_input, w->num_output,
+                           scratch);
     ff_scratch_end(ctx, scratch);
 }
 
@@ -103,9 +104,8 @@ static void norm_backward(ff_ctx *ctx, const ff_layer_norm_layer *w, float *grad
     ff_tensor *held = grad_x != NULL ? NULL : ff_tensor_zeros(ctx, FF_SHAPE(rows, w->c));
     void *scratch = ff_scratch_begin(ctx, k->layer_norm_backward_scratch_bytes(rows, w->c));
     if (ff_computing(ctx))
-        k->layer_norm_backward(grad_x != NULL ? grad_x : ff_data(held),
-                               ff_replicated_trained(ctx, w->trained) ? &w->grad : NULL, grad_y, x, &w->value, rows,
-                               w->c, scratch);
+        k->layer_norm_backward(grad_x != NULL ? grad_x : ff_data(held), w->trained ? &w->grad : NULL, grad_y, x, &w->value,
+                               rows, w->c, scratch);
     ff_scratch_end(ctx, scratch);
     ff_tensor_release(held);
 }
@@ -130,6 +130,8 @@ static double embed_msa_flop(const ff_embedder *w, int64_t num_seq, int64_t num_
     return linear_flop(&w->preprocess_msa, num_seq * num_res) + linear_flop(&w->preprocess_1d, num_res);
 }
 
+static bool has_first_row(const ff_ctx *ctx, int64_t num_seq) { return ff_dap_rank(ctx) == 0 && num_seq > 0; }
+
 static void embed_msa_backward(ff_ctx *ctx, ff_node *node)
 {
     const ff_embedder *w;
@@ -146,9 +148,9 @@ static void embed_msa_backward(ff_ctx *ctx, ff_node *node)
     ff_tensor_release(sum);
     apply_backward(ctx, &w->preprocess_msa, ff_data(ff_tensor_grad(ctx, msa_feat)), ff_data(grad), ff_data(msa_feat),
                    num_seq * num_res);
-    if (num_seq > 0)
-        norm_backward(ctx, &w->prev_msa_first_row_norm, ff_data(ff_tensor_grad(ctx, prev)), ff_data(grad), ff_data(prev),
-                      num_res);
+    float *grad_prev = ff_data(ff_tensor_grad(ctx, prev)); /* on every rank: they sum it up */
+    if (has_first_row(ctx, num_seq))
+        norm_backward(ctx, &w->prev_msa_first_row_norm, grad_prev, ff_data(grad), ff_data(prev), num_res);
     ff_module_record(ctx, node->name, true, embed_msa_flop(w, num_seq, num_res), (double)msa_feat->bytes + (double)grad->bytes,
                      0, 0);
 }
@@ -174,7 +176,7 @@ static ff_tensor *embed_msa_on_table(ff_ctx *ctx, const ff_embedder *w, ff_tenso
         for (int64_t s = 0; s < num_seq; s++)
             ctx->kernels->add_scaled(ff_data(msa) + s * row, ff_data(one), 1.0f, row);
         ctx->kernels->layer_norm_forward(ff_data(one), ff_data(prev), &w->prev_msa_first_row_norm.value, num_res, c_m);
-        if (num_seq > 0)
+        if (has_first_row(ctx, num_seq))
             ctx->kernels->add_scaled(ff_data(msa), ff_data(one), 1.0f, row);
     }
     ff_tensor_release(one);
@@ -189,7 +191,10 @@ ff_tensor *ff_embed_msa(ff_ctx *ctx, const ff_embedder *w, ff_tensor *target_fea
                         ff_tensor *prev_msa_first_row)
 {
     const ff_kernels *outer = ff_module_enter(ctx, 0); /* one-hot and small features: always float32 */
-    ff_tensor *out = embed_msa_on_table(ctx, w, target_feat, msa_feat, prev_msa_first_row);
+    ff_tensor *target = ff_dap_replicated(ctx, target_feat), *prev = ff_dap_replicated(ctx, prev_msa_first_row);
+    ff_tensor *out = embed_msa_on_table(ctx, w, target, msa_feat, prev);
+    ff_tensor_release(target);
+    ff_tensor_release(prev);
     ctx->kernels = outer;
     return out;
 }
@@ -200,6 +205,7 @@ typedef struct {
     const ff_embedder *w;
     const float *prev_pos;
     const int32_t *aatype, *residue_index;
+    int64_t num_res, first, rows; /* this rank's */
 } pair_node;
 
 typedef void (*chunk_fn)(ff_ctx *ctx, const ff_linear_layer *w, float *pair, const float *one_hot, int64_t rows);
@@ -234,20 +240,21 @@ static void fill_one_hot(const pair_node *n, float *relpos, float *dgram, const 
 }
 
 /* Relative positions and distances of the previous pass, by chunks of rows. */
-static void for_chunks(ff_ctx *ctx, const pair_node *n, float *pair, int64_t num_res, chunk_fn call)
+static void for_chunks(ff_ctx *ctx, const pair_node *n, float *pair, chunk_fn call)
 {
+    const int64_t num_res = n->num_res, end = n->first + n->rows;
     const ff_linear_layer *rel = &n->w->pair_activiations, *pos = &n->w->prev_pos_linear;
     const int64_t height = num_res < 1 || num_res > CHUNK_ROWS ? 1 : CHUNK_ROWS / num_res;
     double *beta = ff_scratch_begin(ctx, (size_t)(num_res * 3) * sizeof *beta);
     if (ff_computing(ctx) && n->prev_pos != NULL)
         ff_pseudo_beta(beta, n->prev_pos, n->aatype, num_res);
-    for (int64_t i0 = 0; i0 < num_res && ctx->status == FF_OK; i0 += height) {
-        const int64_t i1 = i0 + height < num_res ? i0 + height : num_res, rows = (i1 - i0) * num_res;
+    for (int64_t i0 = n->first; i0 < end && ctx->status == FF_OK; i0 += height) {
+        const int64_t i1 = i0 + height < end ? i0 + height : end, rows = (i1 - i0) * num_res;
         ff_tensor *relpos = ff_tensor_zeros(ctx, FF_SHAPE(rows, rel->num_input));
         ff_tensor *dgram = ff_tensor_zeros(ctx, FF_SHAPE(rows, pos->num_input));
         if (ff_computing(ctx))
             fill_one_hot(n, ff_data(relpos), ff_data(dgram), beta, i0, i1, num_res);
-        float *at = pair + i0 * num_res * n->w->config.c_z;
+        float *at = pair + (i0 - n->first) * num_res * n->w->config.c_z;
         call(ctx, rel, at, ff_data(relpos), rows);
         call(ctx, pos, at, ff_data(dgram), rows);
         ff_tensor_release(relpos);
@@ -256,15 +263,15 @@ static void for_chunks(ff_ctx *ctx, const pair_node *n, float *pair, int64_t num
     ff_scratch_end(ctx, beta);
 }
 
-/* Sums of grad[i, j] over j (left) and over i (right). */
-static void sum_axes(ff_ctx *ctx, float *left, float *right, const float *grad, int64_t n, int64_t c)
+/* Sums of grad[i, j] over j (left) and over the `rows` i (right). */
+static void sum_axes(ff_ctx *ctx, float *left, float *right, const float *grad, int64_t rows, int64_t n, int64_t c)
 {
     ff_tensor *ones = ff_tensor_create(ctx, FF_SHAPE(n));
     void *scratch = ff_scratch_begin(ctx, ctx->kernels->linear_scratch_bytes(n, 1, c));
     if (ff_computing(ctx)) {
         for (int64_t j = 0; j < n; j++)
             ff_data(ones)[j] = 1.0f;
-        for (int64_t i = 0; i < n; i++) { /* the sum over rows as the weight gradient of a one-channel linear layer */
+        for (int64_t i = 0; i < rows; i++) { /* the sum over rows as the weight gradient of a one-channel linear layer */
             const ff_linear_params sum = {left + i * c, NULL}, zero = {right, NULL};
             ctx->kernels->linear_backward(NULL, &sum, grad + i * n * c, ff_data(ones), &zero, n, 1, c, scratch);
             ctx->kernels->add_scaled(right, grad + i * n * c, 1.0f, n * c);
@@ -274,10 +281,10 @@ static void sum_axes(ff_ctx *ctx, float *left, float *right, const float *grad, 
     ff_tensor_release(ones);
 }
 
-static double embed_pair_flop(const ff_embedder *w, int64_t n)
+static double embed_pair_flop(const ff_embedder *w, int64_t rows, int64_t n)
 {
-    return linear_flop(&w->pair_activiations, n * n) + linear_flop(&w->prev_pos_linear, n * n) +
-           linear_flop(&w->left_single, 2 * n);
+    return linear_flop(&w->pair_activiations, rows * n) + linear_flop(&w->prev_pos_linear, rows * n) +
+           linear_flop(&w->left_single, rows + n);
 }
 
 static void embed_pair_backward(ff_ctx *ctx, ff_node *node)
@@ -286,18 +293,19 @@ static void embed_pair_backward(ff_ctx *ctx, ff_node *node)
     memcpy(&p, node->args, sizeof p);
     const ff_embedder *w = p.w;
     ff_tensor *target_feat = node->inputs[0], *prev = node->inputs[1], *grad = node->outputs[0]->grad;
-    const int64_t n = grad->shape[0], c_z = w->config.c_z;
+    const int64_t n = p.num_res, c_z = w->config.c_z, at = p.first * FF_TARGET_FEAT;
     ff_module_drop_outputs(node);
-    ff_tensor *left = ff_tensor_zeros(ctx, FF_SHAPE(n, c_z)), *right = ff_tensor_zeros(ctx, FF_SHAPE(n, c_z));
-    sum_axes(ctx, ff_data(left), ff_data(right), ff_data(grad), n, c_z);
+    ff_tensor *left = ff_tensor_zeros(ctx, FF_SHAPE(p.rows, c_z)), *right = ff_tensor_zeros(ctx, FF_SHAPE(n, c_z));
+    sum_axes(ctx, ff_data(left), ff_data(right), ff_data(grad), p.rows, n, c_z);
     float *grad_target = ff_data(ff_tensor_grad(ctx, target_feat));
-    apply_backward(ctx, &w->left_single, grad_target, ff_data(left), ff_data(target_feat), n);
+    apply_backward(ctx, &w->left_single, grad_target == NULL ? NULL : grad_target + at, ff_data(left), ff_data(target_feat) + at,
+                   p.rows);
     apply_backward(ctx, &w->right_single, grad_target, ff_data(right), ff_data(target_feat), n);
     ff_tensor_release(left);
     ff_tensor_release(right);
-    for_chunks(ctx, &p, ff_data(grad), n, chunk_backward);
-    norm_backward(ctx, &w->prev_pair_norm, ff_data(ff_tensor_grad(ctx, prev)), ff_data(grad), ff_data(prev), n * n);
-    ff_module_record(ctx, node->name, true, embed_pair_flop(w, n), 2 * (double)grad->bytes, 0, 0);
+    for_chunks(ctx, &p, ff_data(grad), chunk_backward);
+    norm_backward(ctx, &w->prev_pair_norm, ff_data(ff_tensor_grad(ctx, prev)), ff_data(grad), ff_data(prev), p.rows * n);
+    ff_module_record(ctx, node->name, true, embed_pair_flop(w, p.rows, n), 2 * (double)grad->bytes, 0, 0);
 }
 
 static ff_tensor *embed_pair_on_table(ff_ctx *ctx, const ff_embedder *w, ff_tensor *target_feat, ff_tensor *prev_pair,
@@ -306,26 +314,27 @@ static ff_tensor *embed_pair_on_table(ff_ctx *ctx, const ff_embedder *w, ff_tens
     const int64_t c_z = w->config.c_z;
     if (!offered(ctx) || !ff_check_shape(ctx, target_feat, "target_feat", FF_SHAPE(-1, FF_TARGET_FEAT)))
         return NULL;
-    const int64_t n = target_feat->shape[0];
-    const pair_node p = {w, prev_pos, aatype, residue_index};
-    ff_tensor *prev = prev_pair != NULL ? ff_tensor_retain(prev_pair) : ff_tensor_zeros(ctx, FF_SHAPE(n, n, c_z));
-    if (!ff_check_shape(ctx, prev, "prev_pair", FF_SHAPE(n, n, c_z)))
+    const int64_t n = target_feat->shape[0], first = ff_shard_first(n, ff_dap_rank(ctx), ff_dap_size(ctx));
+    const int64_t rows = ff_shard_length(n, ff_dap_rank(ctx), ff_dap_size(ctx));
+    const pair_node p = {w, prev_pos, aatype, residue_index, n, first, rows};
+    ff_tensor *prev = prev_pair != NULL ? ff_tensor_retain(prev_pair) : ff_tensor_zeros(ctx, FF_SHAPE(rows, n, c_z));
+    if (!ff_check_shape(ctx, prev, "prev_pair", FF_SHAPE(rows, n, c_z)))
         return ff_module_end(ctx, prev, NULL);
-    ff_tensor *inputs[] = {target_feat, prev}, *pair = ff_tensor_create(ctx, FF_SHAPE(n, n, c_z));
-    ff_tensor *left = ff_tensor_create(ctx, FF_SHAPE(n, c_z)), *right = ff_tensor_create(ctx, FF_SHAPE(n, c_z));
-    apply(ctx, &w->left_single, ff_data(left), ff_data(target_feat), n, false);
+    ff_tensor *inputs[] = {target_feat, prev}, *pair = ff_tensor_create(ctx, FF_SHAPE(rows, n, c_z));
+    ff_tensor *left = ff_tensor_create(ctx, FF_SHAPE(rows, c_z)), *right = ff_tensor_create(ctx, FF_SHAPE(n, c_z));
+    apply(ctx, &w->left_single, ff_data(left), ff_data(target_feat) + first * FF_TARGET_FEAT, rows, false);
     apply(ctx, &w->right_single, ff_data(right), ff_data(target_feat), n, false);
     if (ff_computing(ctx)) {
-        ctx->kernels->layer_norm_forward(ff_data(pair), ff_data(prev), &w->prev_pair_norm.value, n * n, c_z);
-        for (int64_t i = 0; i < n; i++) {
+        ctx->kernels->layer_norm_forward(ff_data(pair), ff_data(prev), &w->prev_pair_norm.value, rows * n, c_z);
+        for (int64_t i = 0; i < rows; i++) {
             float *row = ff_data(pair) + i * n * c_z;
             ctx->kernels->bias_dropout_residual(row, ff_data(right), ff_data(left) + i * c_z, NULL, row, n, n, c_z);
         }
     }
     ff_tensor_release(left);
     ff_tensor_release(right);
-    for_chunks(ctx, &p, ff_data(pair), n, chunk_forward);
-    ff_module_record(ctx, "embed_pair", false, embed_pair_flop(w, n), 8.0 * (double)(n * n * c_z), 0, 0);
+    for_chunks(ctx, &p, ff_data(pair), chunk_forward);
+    ff_module_record(ctx, "embed_pair", false, embed_pair_flop(w, rows, n), 8.0 * (double)(rows * n * c_z), 0, 0);
     if (ff_module_recorded(ctx, w->pair_activiations.trained, inputs, 2))
         ff_tape_add(ctx, "embed_pair", embed_pair_backward, inputs, 2, &pair, 1, NULL, 0, &p, sizeof p);
     return ff_module_end(ctx, prev, pair);
@@ -335,7 +344,9 @@ ff_tensor *ff_embed_pair(ff_ctx *ctx, const ff_embedder *w, ff_tensor *target_fe
                          const float *prev_pos, const int32_t *aatype, const int32_t *residue_index)
 {
     const ff_kernels *outer = ff_module_enter(ctx, 0); /* one-hot and small features: always float32 */
-    ff_tensor *out = embed_pair_on_table(ctx, w, target_feat, prev_pair, prev_pos, aatype, residue_index);
+    ff_tensor *target = ff_dap_replicated(ctx, target_feat);
+    ff_tensor *out = embed_pair_on_table(ctx, w, target, prev_pair, prev_pos, aatype, residue_index);
+    ff_tensor_release(target);
     ctx->kernels = outer;
     return out;
 }

@@ -1,5 +1,5 @@
 /* embedders.h - from features to the first MSA, extra-MSA and pair representations: input embedder, relative positions,
- * recycling embedder (Jumper et al. 2021, Suppl. Alg. 3, 4, 32). Not sharded: every rank computes all. */
+ * recycling embedder (Jumper et al. 2021, Suppl. Alg. 3, 4, 32). Each rank makes its own rows. */
 #ifndef FF_EVOFORMER_EMBEDDERS_H
 #define FF_EVOFORMER_EMBEDDERS_H
 
@@ -44,9 +44,9 @@ ff_status ff_embedder_bind(const ff_binder *b, const ff_embedder_config *config,
  *     msa[s, i] = preprocess_1d(target_feat)[i] + preprocess_msa(msa_feat)[s, i];  row 0 += LN(prev_msa_first_row)
  *
  * @param target_feat         [num_res, 22]
- * @param msa_feat            [num_seq, num_res, 49]
+ * @param msa_feat            [num_seq_local, num_res, 49], sequences sharded; the first of rank 0 is sequence 0
  * @param prev_msa_first_row  [num_res, c_m] of the previous recycle; NULL = zeros
- * @return [num_seq, num_res, c_m]
+ * @return [num_seq_local, num_res, c_m]
  */
 ff_tensor *ff_embed_msa(ff_ctx *ctx, const ff_embedder *w, ff_tensor *target_feat, ff_tensor *msa_feat,
                         ff_tensor *prev_msa_first_row);
@@ -58,20 +58,22 @@ ff_tensor *ff_embed_msa(ff_ctx *ctx, const ff_embedder *w, ff_tensor *target_fea
  * dgram: of pseudo-beta (CB, CA for glycine; no mask). relpos: one-hot of clip(residue_index[i] - residue_index[j] +
  * max_relative_feature, 0, 2 max_relative_feature). One-hot rows are made by chunks, never stored whole.
  *
- * @param prev_pair      [num_res, num_res, c_z]; NULL = zeros
+ * @param prev_pair      [num_res_local, num_res, c_z], rows sharded; NULL = zeros
  * @param prev_pos       [num_res, 37, 3], Angstrom; NULL = zeros (no bin is set); host memory
  * @param aatype         [num_res], 0..20; host memory
  * @param residue_index  [num_res]; host memory
  * The last three must outlive the backward pass.
+ * @return [num_res_local, num_res, c_z]
  */
 ff_tensor *ff_embed_pair(ff_ctx *ctx, const ff_embedder *w, ff_tensor *target_feat, ff_tensor *prev_pair,
                          const float *prev_pos, const int32_t *aatype, const int32_t *residue_index);
 
 /**
  * extra_msa_activations of [one-hot(extra_msa), has_deletion, deletion_value].
- * @param extra_msa       [num_extra_seq, num_res], 0..22 (other values: no class); host memory that outlives the backward
- * @param has_deletion, deletion_value  [num_extra_seq, num_res]
- * @return [num_extra_seq, num_res, c_e]
+ * Sequences sharded: extra_msa begins at this rank's first one.
+ * @param extra_msa       [num_extra_seq_local, num_res], 0..22 (other values: no class); host memory that outlives the backward
+ * @param has_deletion, deletion_value  [num_extra_seq_local, num_res]
+ * @return [num_extra_seq_local, num_res, c_e]
  */
 ff_tensor *ff_embed_extra_msa(ff_ctx *ctx, const ff_embedder *w, const int32_t *extra_msa, ff_tensor *has_deletion,
                               ff_tensor *deletion_value);

@@ -5,6 +5,7 @@
 
 #include "dap/dap.h"
 #include "evoformer/primitives.h"
+#include "evoformer/shards.h"
 
 /* ---- presets ---- */
 
@@ -102,16 +103,29 @@ void ff_evoformer_destroy(ff_evoformer *w)
 
 /* ---- forward ---- */
 
-/* The local shard of x along its first axis, and the whole; x is consumed. */
-static ff_tensor *sharded(ff_ctx *ctx, ff_tensor *x)
+/* This rank's rows of the MSA with the torsion-angle rows of the templates below it. */
+typedef struct {
+    int64_t num_rows;                /* of all ranks */
+    int64_t first, num_seq;          /* sequences */
+    int64_t first_templ, num_templ;  /* templates */
+} msa_shard;
+
+static bool has_templates(const ff_evoformer *w, const ff_evoformer_features *f)
 {
-    return ff_dap_size(ctx) == 1 || ctx->status != FF_OK ? x : ff_module_end(ctx, x, ff_dap_scatter(ctx, x, 0));
+    return w->config.template_enabled && f->num_templ > 0;
 }
 
-static ff_tensor *gathered(ff_ctx *ctx, ff_tensor *x, int64_t total)
+static msa_shard shard_of_msa(const ff_ctx *ctx, const ff_evoformer *w, const ff_evoformer_features *f)
 {
-    return ff_dap_size(ctx) == 1 || ctx->status != FF_OK ? x
-                                                         : ff_module_end(ctx, x, ff_dap_gather_replicated(ctx, x, 0, total));
+    const int rank = ff_dap_rank(ctx), size = ff_dap_size(ctx);
+    const int64_t num_templ = has_templates(w, f) && w->config.embed_torsion_angles ? f->num_templ : 0;
+    msa_shard s = {.num_rows = f->num_seq + num_templ};
+    const int64_t first = ff_shard_first(s.num_rows, rank, size), end = first + ff_shard_length(s.num_rows, rank, size);
+    s.first = first < f->num_seq ? first : f->num_seq;
+    s.num_seq = (end < f->num_seq ? end : f->num_seq) - s.first;
+    s.first_templ = first - s.first;
+    s.num_templ = end - first - s.num_seq;
+    return s;
 }
 
 /* Mask rows of the templates: where psi is defined. */
@@ -126,15 +140,17 @@ static ff_tensor *psi_mask(ff_ctx *ctx, const ff_tensor *features)
     return mask;
 }
 
-/* Append the torsion-angle rows to msa and its mask (both consumed and replaced). */
-static void append_torsion_rows(ff_ctx *ctx, const ff_evoformer *w, const ff_evoformer_features *f, ff_tensor **msa,
-                                ff_tensor **msa_mask)
+/* Append the torsion-angle rows to msa (this rank's) and to its mask (all); both are consumed and replaced. */
+static void append_torsion_rows(ff_ctx *ctx, const ff_evoformer *w, const ff_evoformer_features *f, const msa_shard *shard,
+                                ff_tensor **msa, ff_tensor **msa_mask)
 {
     ff_tensor *features = ff_template_torsion_rows_features(ctx, f->templates, f->num_templ);
-    ff_tensor *rows = ff_template_torsion_rows(ctx, &w->torsion, features), *row_mask = psi_mask(ctx, features);
+    ff_tensor *own = ff_shards_take_rows(ctx, features, shard->first_templ, shard->num_templ);
+    ff_tensor *rows = ff_template_torsion_rows(ctx, &w->torsion, own), *row_mask = psi_mask(ctx, features);
     *msa = ff_module_end(ctx, *msa, ff_concat_rows(ctx, *msa, rows));
     *msa_mask = ff_module_end(ctx, *msa_mask, ff_concat_rows(ctx, *msa_mask, row_mask));
     ff_tensor_release(features);
+    ff_tensor_release(own);
     ff_tensor_release(rows);
     ff_tensor_release(row_mask);
 }
@@ -143,49 +159,43 @@ static void append_torsion_rows(ff_ctx *ctx, const ff_evoformer *w, const ff_evo
 static void extra_msa_stack(ff_ctx *ctx, const ff_evoformer *w, const ff_evoformer_features *f, ff_tensor **pair,
                             ff_tensor *mask_2d)
 {
-    ff_tensor *extra =
-        ff_embed_extra_msa(ctx, &w->embedder, f->extra_msa, f->extra_has_deletion, f->extra_deletion_value);
-    extra = sharded(ctx, extra);
+    const int64_t first = ff_shard_first(f->num_extra_seq, ff_dap_rank(ctx), ff_dap_size(ctx));
+    ff_tensor *has = ff_dap_scatter(ctx, f->extra_has_deletion, 0), *value = ff_dap_scatter(ctx, f->extra_deletion_value, 0);
+    ff_tensor *extra = ff_embed_extra_msa(ctx, &w->embedder, f->extra_msa + first * f->num_res, has, value);
+    ff_tensor_release(has);
+    ff_tensor_release(value);
     ff_block_stack_forward(ctx, w->extra_msa_stack, w->config.extra_msa_num_block, w->config.checkpoint, &extra, pair,
                            f->extra_msa_mask, mask_2d);
     ff_tensor_release(extra);
 }
 
-/* The last blocks, which the backward pass needs first, may keep more than their inputs. */
-static void evoformer_stack(ff_ctx *ctx, const ff_evoformer *w, ff_tensor **msa, ff_tensor **pair, ff_tensor *msa_mask,
-                            ff_tensor *mask_2d)
-{
-    const int64_t num_block = w->config.evoformer_num_block, wanted = w->config.num_plain_block;
-    const int64_t num_plain = !w->config.checkpoint ? 0 : wanted < num_block ? wanted : num_block;
-    const int64_t first = num_block - num_plain;
-    if (first > 0)
-        ff_block_stack_forward(ctx, w->evoformer, first, w->config.checkpoint, msa, pair, msa_mask, mask_2d);
-    if (num_plain > 0)
-        ff_block_stack_forward(ctx, w->evoformer + first, num_plain, false, msa, pair, msa_mask, mask_2d);
-}
-
-static bool has_templates(const ff_evoformer *w, const ff_evoformer_features *f)
-{
-    return w->config.template_enabled && f->num_templ > 0;
-}
-
-/* msa (whole) to the four results. */
-static void finish(ff_ctx *ctx, const ff_evoformer *w, const ff_evoformer_features *f, ff_tensor *msa, ff_tensor *pair,
-                   ff_evoformer_output *out)
+/* Row 0 of the MSA, which rank 0 has, on every rank: [num_res, c_m]. */
+static ff_tensor *first_row(ff_ctx *ctx, const ff_evoformer *w, const ff_evoformer_features *f, ff_tensor *msa)
 {
     const int64_t row[2] = {f->num_res, w->config.embedder.c_m};
-    ff_tensor *first = ff_slice_rows(ctx, msa, 0, 1);
-    ff_tensor *single = NULL;
+    ff_tensor *own = ff_slice_rows(ctx, msa, 0, ff_dap_rank(ctx) == 0 ? 1 : 0);
+    ff_tensor *first = ff_dap_gather_replicated(ctx, own, 0, 1), *out = NULL;
+    ff_tensor_release(own);
     if (first != NULL) { /* [1, num_res, c_m] without its first axis */
         ff_tensor *flat = ff_tensor_reshape(ctx, first, 2, row);
-        out->msa_first_row = flat == NULL ? NULL : ff_slice_rows(ctx, flat, 0, f->num_res);
+        out = flat == NULL ? NULL : ff_slice_rows(ctx, flat, 0, f->num_res);
         ff_tensor_release(flat);
-        single = out->msa_first_row == NULL ? NULL : ff_linear(ctx, &w->single_activations, out->msa_first_row, false);
     }
     ff_tensor_release(first);
-    out->single = single;
-    out->msa = ctx->status == FF_OK && msa->shape[0] > f->num_seq ? ff_slice_rows(ctx, msa, 0, f->num_seq)
-                                                                  : ff_tensor_retain(msa);
+    return out;
+}
+
+/* msa and pair to the results. */
+static void finish(ff_ctx *ctx, const ff_evoformer *w, const ff_evoformer_features *f, const msa_shard *shard, ff_tensor *msa,
+                   ff_tensor *pair, ff_evoformer_output *out)
+{
+    out->num_seq = f->num_seq;
+    out->num_res = f->num_res;
+    out->num_rows = shard->num_rows;
+    out->msa_first_row = first_row(ctx, w, f, msa);
+    out->single = out->msa_first_row == NULL ? NULL : ff_linear(ctx, &w->single_activations, out->msa_first_row, false);
+    out->msa = ctx->status == FF_OK && shard->num_templ > 0 ? ff_slice_rows(ctx, msa, 0, shard->num_seq)
+                                                            : ff_tensor_retain(msa);
     out->pair = ff_tensor_retain(pair);
 }
 
@@ -193,11 +203,14 @@ ff_status ff_evoformer_forward(ff_ctx *ctx, const ff_evoformer *w, const ff_evof
                                ff_evoformer_output *out)
 {
     const bool checkpoint = w->config.checkpoint;
-    *out = (ff_evoformer_output){NULL, NULL, NULL, NULL};
+    *out = (ff_evoformer_output){.msa = NULL};
     if (ctx->status == FF_OK && f->num_seq < 1)
         FF_FAIL(ctx, FF_ERR_ARG, "the MSA is empty: it has to hold at least the target sequence");
+    const msa_shard shard = shard_of_msa(ctx, w, f);
     ff_tensor *mask_2d = ff_mask_2d(ctx, f->seq_mask), *msa_mask = ff_tensor_retain(f->msa_mask);
-    ff_tensor *msa = ff_embed_msa(ctx, &w->embedder, f->target_feat, f->msa_feat, f->prev_msa_first_row);
+    ff_tensor *msa_feat = ff_shards_take_rows(ctx, f->msa_feat, shard.first, shard.num_seq);
+    ff_tensor *msa = ff_embed_msa(ctx, &w->embedder, f->target_feat, msa_feat, f->prev_msa_first_row);
+    ff_tensor_release(msa_feat);
     ff_tensor *pair =
         ff_embed_pair(ctx, &w->embedder, f->target_feat, f->prev_pair, f->prev_pos, f->aatype, f->residue_index);
     if (f->release_prev_pair != NULL && ctx->tape == NULL) {
@@ -207,16 +220,11 @@ ff_status ff_evoformer_forward(ff_ctx *ctx, const ff_evoformer *w, const ff_evof
     if (has_templates(w, f))
         pair = ff_template_embedding(ctx, &w->templates, pair, f->templates, f->num_templ, f->template_mask, mask_2d,
                                      checkpoint, FF_RESIDUAL);
-    pair = sharded(ctx, pair);
     extra_msa_stack(ctx, w, f, &pair, mask_2d);
     if (has_templates(w, f) && w->config.embed_torsion_angles)
-        append_torsion_rows(ctx, w, f, &msa, &msa_mask);
-    const int64_t num_rows = msa == NULL ? 0 : msa->shape[0];
-    msa = sharded(ctx, msa);
-    evoformer_stack(ctx, w, &msa, &pair, msa_mask, mask_2d);
-    msa = gathered(ctx, msa, num_rows);
-    pair = gathered(ctx, pair, f->num_res);
-    finish(ctx, w, f, msa, pair, out);
+        append_torsion_rows(ctx, w, f, &shard, &msa, &msa_mask);
+    ff_block_stack_forward(ctx, w->evoformer, w->config.evoformer_num_block, checkpoint, &msa, &pair, msa_mask, mask_2d);
+    finish(ctx, w, f, &shard, msa, pair, out);
     ff_tensor_release(msa);
     ff_tensor_release(pair);
     ff_tensor_release(msa_mask);
@@ -226,11 +234,18 @@ ff_status ff_evoformer_forward(ff_ctx *ctx, const ff_evoformer *w, const ff_evof
     return ctx->status;
 }
 
+ff_status ff_evoformer_output_gather(ff_ctx *ctx, ff_evoformer_output *out)
+{
+    ff_shards_replace_by_rows(ctx, &out->msa, out->num_rows, out->num_seq);
+    ff_shards_replace_by_rows(ctx, &out->pair, out->num_res, out->num_res);
+    return ctx->status;
+}
+
 void ff_evoformer_output_release(ff_evoformer_output *out)
 {
     ff_tensor_release(out->msa);
     ff_tensor_release(out->msa_first_row);
     ff_tensor_release(out->pair);
     ff_tensor_release(out->single);
-    *out = (ff_evoformer_output){NULL, NULL, NULL, NULL};
+    *out = (ff_evoformer_output){.msa = NULL};
 }

@@ -57,24 +57,28 @@ typedef struct {
     ff_tensor *extra_msa_mask;                            /* [num_extra_seq, num_res] */
     const float *prev_pos;                                /* [num_res, 37, 3] of the previous recycle; NULL = zeros */
     ff_tensor *prev_msa_first_row;                        /* [num_res, c_m]; NULL = zeros */
-    ff_tensor *prev_pair;                                 /* [num_res, num_res, c_z]; NULL = zeros */
+    ff_tensor *prev_pair;                                 /* [num_res_local, num_res, c_z]; NULL = zeros */
     ff_tensor **release_prev_pair; /* NULL, or where the caller's reference to prev_pair lies: without a tape it is given back as soon as
                                       it is embedded (a whole pair less for the rest of the pass) */
     const ff_template *templates;                         /* [num_templ] */
     const float *template_mask;                           /* [num_templ] */
 } ff_evoformer_features;
 
-/* Each a reference the caller releases; NULL after a failure. */
+/* Each a reference the caller releases; NULL after a failure. Under DAP msa and pair are this rank's rows, which
+ * ff_evoformer_output_gather makes whole. */
 typedef struct {
-    ff_tensor *msa;           /* [num_seq, num_res, c_m], without the template rows */
+    ff_tensor *msa;           /* [num_seq_local, num_res, c_m], without the template rows */
     ff_tensor *msa_first_row; /* [num_res, c_m] */
-    ff_tensor *pair;          /* [num_res, num_res, c_z] */
+    ff_tensor *pair;          /* [num_res_local, num_res, c_z] */
     ff_tensor *single;        /* [num_res, c_s] */
+    int64_t num_seq, num_res, num_rows; /* num_rows: with the template rows, which are sharded together with the MSA's */
 } ff_evoformer_output;
 
-/** Whole arrays in and out on every rank; the stacks run sharded under DAP. */
+/** Features are whole on every rank, but for prev_pair; each rank embeds and computes its own rows. */
 ff_status ff_evoformer_forward(ff_ctx *ctx, const ff_evoformer *w, const ff_evoformer_features *f,
                                ff_evoformer_output *out);
+/** msa and pair whole on every rank, on the tape if there is one. One rank: nothing changes. */
+ff_status ff_evoformer_output_gather(ff_ctx *ctx, ff_evoformer_output *out);
 void ff_evoformer_output_release(ff_evoformer_output *out);
 
 #ifdef __cplusplus

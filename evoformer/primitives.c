@@ -11,10 +11,17 @@ static double bytes_of(const ff_tensor *x) { return x == NULL ? 0.0 : (double)x-
 
 /* ---- layer norm ---- */
 
+typedef struct {
+    const ff_layer_norm_layer *w;
+    bool sharded;
+} norm_node;
+
 static void layer_norm_backward(ff_ctx *ctx, ff_node *node)
 {
-    const ff_layer_norm_layer *w;
-    memcpy(&w, node->args, sizeof w);
+    norm_node n;
+    memcpy(&n, node->args, sizeof n);
+    const ff_layer_norm_layer *w = n.w;
+    const bool trained = n.sharded ? w->trained : ff_replicated_trained(ctx, w->trained);
     ff_tensor *x = node->inputs[0];
     const int64_t rows = x->size / w->c;
     const ff_kernels *k = ctx->kernels;
@@ -24,15 +31,16 @@ static void layer_norm_backward(ff_ctx *ctx, ff_node *node)
     ff_tensor *grad_x = x->requires_grad ? ff_tensor_grad(ctx, x) : held;
     void *scratch = ff_scratch_begin(ctx, k->layer_norm_backward_scratch_bytes(rows, w->c));
     if (ff_computing(ctx))
-        k->layer_norm_backward(ff_data(grad_x), ff_replicated_trained(ctx, w->trained) ? &w->grad : NULL,
-                               ff_data(node->outputs[0]->grad), ff_data(x), &w->value, rows, w->c, scratch);
+        k->layer_norm_backward(ff_data(grad_x), trained ? &w->grad : NULL, ff_data(node->outputs[0]->grad), ff_data(x), &w->value,
+                               rows, w->c, scratch);
     ff_scratch_end(ctx, scratch);
     ff_module_record(ctx, "layer_norm", true, 0, 2 * bytes_of(x), 0, 0);
     ff_tensor_release(held);
 }
 
-ff_tensor *ff_layer_norm(ff_ctx *ctx, const ff_layer_norm_layer *w, ff_tensor *x)
+static ff_tensor *layer_norm(ff_ctx *ctx, norm_node n, ff_tensor *x)
 {
+    const ff_layer_norm_layer *w = n.w;
     if (!ff_module_offered(ctx, ctx->kernels->layer_norm_forward != NULL, "layer norm"))
         return NULL;
     if (x->ndim < 1 || x->shape[x->ndim - 1] != w->c) {
@@ -44,8 +52,18 @@ ff_tensor *ff_layer_norm(ff_ctx *ctx, const ff_layer_norm_layer *w, ff_tensor *x
         ctx->kernels->layer_norm_forward(ff_data(out), ff_data(x), &w->value, x->size / w->c, w->c);
     ff_module_record(ctx, "layer_norm", false, 0, 2 * bytes_of(x), 0, 0);
     if (ff_module_recorded(ctx, w->trained, &x, 1))
-        ff_tape_add(ctx, "layer_norm", layer_norm_backward, &x, 1, &out, 1, NULL, 0, &w, sizeof w);
+        ff_tape_add(ctx, "layer_norm", layer_norm_backward, &x, 1, &out, 1, NULL, 0, &n, sizeof n);
     return ff_module_end(ctx, NULL, out);
+}
+
+ff_tensor *ff_layer_norm(ff_ctx *ctx, const ff_layer_norm_layer *w, ff_tensor *x)
+{
+    return layer_norm(ctx, (norm_node){w, false}, x);
+}
+
+ff_tensor *ff_layer_norm_sharded(ff_ctx *ctx, const ff_layer_norm_layer *w, ff_tensor *x)
+{
+    return layer_norm(ctx, (norm_node){w, true}, x);
 }
 
 /* ---- linear ---- */
@@ -53,7 +71,7 @@ ff_tensor *ff_layer_norm(ff_ctx *ctx, const ff_layer_norm_layer *w, ff_tensor *x
 typedef struct {
     const ff_linear_layer *w;
     ff_linear_layer own; /* used when w is NULL: a layer put together for one call */
-    bool relu;
+    bool relu, sharded;
 } linear_node;
 
 static const ff_linear_layer *linear_of(const linear_node *n) { return n->w != NULL ? n->w : &n->own; }
@@ -75,6 +93,7 @@ static void linear_backward(ff_ctx *ctx, ff_node *node)
     linear_node n;
     memcpy(&n, node->args, sizeof n);
     const ff_linear_layer *w = linear_of(&n);
+    const bool trained = n.sharded ? w->trained : ff_replicated_trained(ctx, w->trained);
     ff_tensor *x = node->inputs[0], *out = node->outputs[0];
     const int64_t rows = x->size / w->num_input;
     const ff_kernels *k = ctx->kernels;
@@ -84,8 +103,8 @@ static void linear_backward(ff_ctx *ctx, ff_node *node)
     float *grad_x = ff_data(ff_tensor_grad(ctx, x));
     void *scratch = ff_scratch_begin(ctx, k->linear_scratch_bytes(rows, w->num_input, w->num_output));
     if (ff_computing(ctx))
-        k->linear_backward(grad_x, ff_replicated_trained(ctx, w->trained) ? &w->grad : NULL, ff_data(grad), ff_data(x),
-                           &w->value, rows, w->num_input, w->num_output, scratch);
+        k->linear_backward(grad_x, trained ? &w->grad : NULL, ff_data(grad), ff_data(x), &w->value, rows, w->num_input,
+                           w->num_output, scratch);
     ff_scratch_end(ctx, scratch);
     ff_module_record(ctx, "linear", true, 2.0 * (double)rows * (double)w->num_input * (double)w->num_output,
                      bytes_of(x) + bytes_of(out), 0, 0);
@@ -115,23 +134,33 @@ static ff_tensor *linear(ff_ctx *ctx, linear_node n, ff_tensor *x, int ndim, con
     return ff_module_end(ctx, NULL, out);
 }
 
-static ff_tensor *linear_on_table(ff_ctx *ctx, const ff_linear_layer *w, ff_tensor *x, bool relu)
+static ff_tensor *linear_on_table(ff_ctx *ctx, linear_node n, ff_tensor *x)
 {
     if (ctx->status != FF_OK)
         return NULL;
     int64_t shape[FF_MAX_DIMS];
     memcpy(shape, x->shape, sizeof shape);
     if (x->ndim > 0)
-        shape[x->ndim - 1] = w->num_output;
-    return linear(ctx, (linear_node){.w = w, .relu = relu}, x, x->ndim, shape);
+        shape[x->ndim - 1] = n.w->num_output;
+    return linear(ctx, n, x, x->ndim, shape);
+}
+
+static ff_tensor *linear_of_width(ff_ctx *ctx, linear_node n, ff_tensor *x)
+{
+    const ff_kernels *outer = ff_module_enter(ctx, n.w->num_output);
+    ff_tensor *out = linear_on_table(ctx, n, x);
+    ctx->kernels = outer;
+    return out;
 }
 
 ff_tensor *ff_linear(ff_ctx *ctx, const ff_linear_layer *w, ff_tensor *x, bool relu)
 {
-    const ff_kernels *outer = ff_module_enter(ctx, w->num_output);
-    ff_tensor *out = linear_on_table(ctx, w, x, relu);
-    ctx->kernels = outer;
-    return out;
+    return linear_of_width(ctx, (linear_node){.w = w, .relu = relu}, x);
+}
+
+ff_tensor *ff_linear_sharded(ff_ctx *ctx, const ff_linear_layer *w, ff_tensor *x, bool relu)
+{
+    return linear_of_width(ctx, (linear_node){.w = w, .relu = relu, .sharded = true}, x);
 }
 
 /* ---- relu, sum, dropout ---- */

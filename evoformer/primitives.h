@@ -1,7 +1,7 @@
 /* primitives.h - small operations of the tape: layer norm, linear, the attention core, gates, rows of an array.
  *
- * They are used where the model is not sharded (embedders, projections): every rank computes the same, and only rank 0
- * adds to the gradients of parameters, so that the sum over ranks is the gradient. */
+ * Where the model is not sharded every rank computes the same, and only rank 0 adds to the gradients of parameters, so that the sum
+ * over ranks is the gradient. The _sharded forms are for shards: each rank adds its part. */
 #ifndef FF_EVOFORMER_PRIMITIVES_H
 #define FF_EVOFORMER_PRIMITIVES_H
 
@@ -17,9 +17,11 @@ bool ff_replicated_trained(const ff_ctx *ctx, bool trained);
 
 /** LN(x) over the last axis; x borrowed. */
 ff_tensor *ff_layer_norm(ff_ctx *ctx, const ff_layer_norm_layer *w, ff_tensor *x);
+ff_tensor *ff_layer_norm_sharded(ff_ctx *ctx, const ff_layer_norm_layer *w, ff_tensor *x);
 
 /** x weights + bias over the last axis, through relu when asked; x [..., num_input] borrowed. bias may be NULL. */
 ff_tensor *ff_linear(ff_ctx *ctx, const ff_linear_layer *w, ff_tensor *x, bool relu);
+ff_tensor *ff_linear_sharded(ff_ctx *ctx, const ff_linear_layer *w, ff_tensor *x, bool relu);
 
 /**
  * softmax_k(scale q.k + bias, masked) v: q [batch, num_query, num_head, c], k and v [batch, num_key, num_head, c],

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "dap/dap.h"
+#include "evoformer/primitives.h"
 
 ff_tensor *ff_shards_gather_operand(ff_ctx *ctx, ff_tensor *local, int64_t length, int64_t unit)
 {
@@ -22,6 +23,44 @@ ff_tensor *ff_shards_reduce(ff_ctx *ctx, ff_tensor *all, int64_t length, int64_t
     ff_tensor *local = ff_tensor_create(ctx, FF_SHAPE(ff_shard_length(length, ff_dap_rank(ctx), size), unit));
     (void)ff_dap_reduce_scatter(ctx, ff_data(local), ff_data(all), length, unit);
     return local;
+}
+
+/* ---- rows ---- */
+
+ff_tensor *ff_shards_take_rows(ff_ctx *ctx, ff_tensor *x, int64_t first, int64_t count)
+{
+    if (ff_dap_size(ctx) == 1 || ctx->status != FF_OK)
+        return ctx->status != FF_OK ? NULL : ff_tensor_retain(x);
+    ff_tensor *shared = ff_dap_replicated(ctx, x);
+    return ff_module_end(ctx, shared, ff_slice_rows(ctx, shared, first, count));
+}
+
+/* x with rows of zeros below. */
+static ff_tensor *padded(ff_ctx *ctx, ff_tensor *x, int64_t rows)
+{
+    int64_t shape[FF_MAX_DIMS];
+    memcpy(shape, x->shape, sizeof shape);
+    shape[0] = rows - x->shape[0];
+    if (shape[0] == 0)
+        return ff_tensor_retain(x);
+    ff_tensor *zeros = ff_tensor_zeros(ctx, x->ndim, shape);
+    return ff_module_end(ctx, zeros, ff_concat_rows(ctx, x, zeros));
+}
+
+ff_tensor *ff_shards_gather_rows(ff_ctx *ctx, ff_tensor *x, int64_t total, int64_t count)
+{
+    if (ff_dap_size(ctx) == 1 || ctx->status != FF_OK)
+        return ctx->status != FF_OK ? NULL : ff_tensor_retain(x);
+    ff_tensor *shard = padded(ctx, x, ff_shard_length(total, ff_dap_rank(ctx), ff_dap_size(ctx)));
+    ff_tensor *whole = ff_module_end(ctx, shard, ff_dap_gather_replicated(ctx, shard, 0, total));
+    return count == total ? whole : ff_module_end(ctx, whole, ff_slice_rows(ctx, whole, 0, count));
+}
+
+void ff_shards_replace_by_rows(ff_ctx *ctx, ff_tensor **x, int64_t total, int64_t count)
+{
+    ff_tensor *rows = *x == NULL ? NULL : ff_shards_gather_rows(ctx, *x, total, count);
+    ff_tensor_release(*x);
+    *x = rows;
 }
 
 /* ---- operands ---- */

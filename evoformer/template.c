@@ -88,6 +88,7 @@ enum { CHUNK_PAIRS = 8192 }; /* rows of features made at a time */
 typedef struct {
     const ff_template_embedder *w;
     ff_template t;
+    int64_t first, rows; /* this rank's */
 } features_node;
 
 static int64_t chunk_height(int64_t num_res)
@@ -100,18 +101,18 @@ static void embed_features(ff_ctx *ctx, const features_node *n, float *y, bool g
 {
     const ff_kernels *k = ctx->kernels;
     const ff_linear_layer *w = &n->w->embedding2d;
-    const int64_t num_res = n->t.num_res, height = chunk_height(num_res);
-    for (int64_t i0 = 0; i0 < num_res && ctx->status == FF_OK; i0 += height) {
-        const int64_t i1 = i0 + height < num_res ? i0 + height : num_res, rows = (i1 - i0) * num_res;
+    const int64_t num_res = n->t.num_res, height = chunk_height(num_res), first = n->first, end = first + n->rows;
+    for (int64_t i0 = first; i0 < end && ctx->status == FF_OK; i0 += height) {
+        const int64_t i1 = i0 + height < end ? i0 + height : end, rows = (i1 - i0) * num_res;
         ff_tensor *x = ff_tensor_create(ctx, FF_SHAPE(rows, w->num_input));
         void *scratch = ff_scratch_begin(ctx, k->linear_scratch_bytes(rows, w->num_input, w->num_output));
         if (ff_computing(ctx)) {
-            float *at = y + i0 * num_res * w->num_output;
+            float *at = y + (i0 - first) * num_res * w->num_output;
             ff_template_pair_features(ff_data(x), &n->t, &n->w->config.dgram, n->w->config.use_template_unit_vector, i0,
                                       i1);
             if (grad)
-                k->linear_backward(NULL, ff_replicated_trained(ctx, w->trained) ? &w->grad : NULL, at, ff_data(x),
-                                   &w->value, rows, w->num_input, w->num_output, scratch);
+                k->linear_backward(NULL, w->trained ? &w->grad : NULL, at, ff_data(x), &w->value, rows, w->num_input,
+                                   w->num_output, scratch);
             else
                 k->linear_forward(at, ff_data(x), &w->value, rows, w->num_input, w->num_output, false, false, scratch);
         }
@@ -119,8 +120,8 @@ static void embed_features(ff_ctx *ctx, const features_node *n, float *y, bool g
         ff_tensor_release(x);
     }
     ff_module_record(ctx, "template_pair_features", grad,
-                     2.0 * (double)(num_res * num_res) * (double)w->num_input * (double)w->num_output,
-                     4.0 * (double)(num_res * num_res * w->num_output), 0, 0);
+                     2.0 * (double)(n->rows * num_res) * (double)w->num_input * (double)w->num_output,
+                     4.0 * (double)(n->rows * num_res * w->num_output), 0, 0);
 }
 
 static void features_backward(ff_ctx *ctx, ff_node *node)
@@ -137,8 +138,9 @@ static ff_tensor *embedded_features_on_table(ff_ctx *ctx, const ff_template_embe
 {
     if (!ff_module_offered(ctx, ctx->kernels->linear_forward != NULL, "linear"))
         return NULL;
-    const features_node n = {w, *t};
-    ff_tensor *pair = ff_tensor_create(ctx, FF_SHAPE(t->num_res, t->num_res, w->config.c_t));
+    const int rank = ff_dap_rank(ctx), size = ff_dap_size(ctx);
+    const features_node n = {w, *t, ff_shard_first(t->num_res, rank, size), ff_shard_length(t->num_res, rank, size)};
+    ff_tensor *pair = ff_tensor_create(ctx, FF_SHAPE(n.rows, t->num_res, w->config.c_t));
     embed_features(ctx, &n, ff_data(pair), false);
     if (ff_module_recorded(ctx, w->embedding2d.trained, NULL, 0))
         ff_tape_add(ctx, "template_pair_features", features_backward, NULL, 0, &pair, 1, NULL, 0, &n, sizeof n);
@@ -186,24 +188,12 @@ static void block_region(ff_ctx *ctx, const void *arg, ff_tensor **t)
     t[REGION_PAIR] = block_steps(ctx, arg, t[REGION_PAIR], t[REGION_MASK], ctx->tape != NULL);
 }
 
-/* x split along its first axis, and back; x is consumed. */
-static ff_tensor *sharded(ff_ctx *ctx, ff_tensor *x)
-{
-    return ff_dap_size(ctx) == 1 ? x : ff_module_end(ctx, x, ff_dap_scatter(ctx, x, 0));
-}
-
-static ff_tensor *gathered(ff_ctx *ctx, ff_tensor *x, int64_t total)
-{
-    return ff_dap_size(ctx) == 1 ? x : ff_module_end(ctx, x, ff_dap_gather_replicated(ctx, x, 0, total));
-}
-
 ff_tensor *ff_template_pair_stack(ff_ctx *ctx, const ff_template_embedder *w, const ff_template *t, ff_tensor *mask_2d,
                                   bool checkpoint)
 {
     ff_tensor *pair = embedded_features(ctx, w, t);
     if (!ff_check_shape(ctx, mask_2d, "mask_2d", FF_SHAPE(t->num_res, t->num_res)))
         return ff_module_end(ctx, pair, NULL);
-    pair = sharded(ctx, pair);
     for (int64_t i = 0; i < w->config.num_block; i++) {
         ff_tensor *tensors[REGION_COUNT] = {pair, mask_2d};
         if (checkpoint && ff_recording(ctx, tensors, REGION_COUNT))
@@ -212,14 +202,14 @@ ff_tensor *ff_template_pair_stack(ff_ctx *ctx, const ff_template_embedder *w, co
             tensors[REGION_PAIR] = ff_template_block_forward(ctx, &w->blocks[i], pair, mask_2d);
         pair = ff_module_end(ctx, NULL, tensors[REGION_PAIR]);
     }
-    return gathered(ctx, pair, t->num_res);
+    return pair;
 }
 
 ff_tensor *ff_single_template_embedding(ff_ctx *ctx, const ff_template_embedder *w, const ff_template *t,
                                         ff_tensor *mask_2d, bool checkpoint)
 {
     ff_tensor *pair = ff_template_pair_stack(ctx, w, t, mask_2d, checkpoint);
-    return ff_module_end(ctx, pair, ff_layer_norm(ctx, &w->output_layer_norm, pair));
+    return ff_module_end(ctx, pair, ff_layer_norm_sharded(ctx, &w->output_layer_norm, pair));
 }
 
 /* ---- pointwise attention ---- */
@@ -246,22 +236,22 @@ static void stacking_backward(ff_ctx *ctx, ff_node *node)
         ff_tensor *grad_x = x->requires_grad ? ff_tensor_grad(ctx, x) : held;
         void *scratch = ff_scratch_begin(ctx, k->layer_norm_backward_scratch_bytes(rows, n.w->c));
         if (ff_computing(ctx))
-            k->layer_norm_backward(ff_data(grad_x), ff_replicated_trained(ctx, n.w->trained) ? &n.w->grad : NULL,
-                                   grad + t * x->size, ff_data(x), &n.w->value, rows, n.w->c, scratch);
+            k->layer_norm_backward(ff_data(grad_x), n.w->trained ? &n.w->grad : NULL, grad + t * x->size, ff_data(x),
+                                   &n.w->value, rows, n.w->c, scratch);
         ff_scratch_end(ctx, scratch);
         ff_tensor_release(held);
     }
     ff_module_record(ctx, node->name, true, 0, 2 * (double)node->outputs[0]->grad->bytes, 0, 0);
 }
 
-/* [num_templ, num_res, num_res, c_t] */
+/* [num_templ, num_res_local, num_res, c_t] */
 static ff_tensor *stacked_templates(ff_ctx *ctx, const ff_template_embedder *w, const ff_template *templates,
                                     int64_t num_templ, ff_tensor *mask_2d, bool checkpoint)
 {
-    const int64_t num_res = templates[0].num_res;
+    const int64_t num_res = templates[0].num_res, local = ff_shard_length(num_res, ff_dap_rank(ctx), ff_dap_size(ctx));
     const stacking_node n = {&w->output_layer_norm, num_templ};
     ff_tensor *inputs[FF_MODEL_MAX_TEMPLATES] = {NULL};
-    ff_tensor *all = ff_tensor_create(ctx, FF_SHAPE(num_templ, num_res, num_res, w->config.c_t));
+    ff_tensor *all = ff_tensor_create(ctx, FF_SHAPE(num_templ, local, num_res, w->config.c_t));
     bool recorded = false;
     for (int64_t t = 0; t < num_templ && ctx->status == FF_OK; t++) {
         ff_tensor *x = ff_template_pair_stack(ctx, w, &templates[t], mask_2d, checkpoint);
@@ -315,8 +305,7 @@ static void pointwise_backward(ff_ctx *ctx, ff_node *node)
     ff_tensor *grad_templates = templates->requires_grad ? ff_tensor_grad(ctx, templates) : held;
     void *scratch = ff_scratch_begin(ctx, k->pointwise_attention_scratch_bytes(&n.a, true));
     if (ff_computing(ctx))
-        k->pointwise_attention_backward(g.grad_x, ff_data(grad_templates),
-                                        ff_replicated_trained(ctx, n.w->trained) ? &n.w->grad : NULL, g.grad_out,
+        k->pointwise_attention_backward(g.grad_x, ff_data(grad_templates), n.w->trained ? &n.w->grad : NULL, g.grad_out,
                                         ff_data(pair), ff_data(templates), &n.w->value, &n.a, scratch);
     ff_scratch_end(ctx, scratch);
     ff_module_record(ctx, node->name, true, pointwise_flop(&n.a), pointwise_bytes(&n.a), 0, 0);
@@ -372,8 +361,8 @@ ff_tensor *ff_template_embedding(ff_ctx *ctx, const ff_template_embedder *w, ff_
             FF_FAIL(ctx, FF_ERR_ARG, "%lld templates: 1 to %d can be embedded", (long long)num_templ, FF_MODEL_MAX_TEMPLATES);
         return ff_module_end(ctx, pair, NULL);
     }
-    const int64_t num_res = templates[0].num_res;
-    if (!ff_check_shape(ctx, pair, "pair", FF_SHAPE(num_res, num_res, w->config.c_z)))
+    const int64_t num_res = templates[0].num_res, local = ff_shard_length(num_res, ff_dap_rank(ctx), ff_dap_size(ctx));
+    if (!ff_check_shape(ctx, pair, "pair", FF_SHAPE(local, num_res, w->config.c_z)))
         return ff_module_end(ctx, pair, NULL);
     ff_tensor *all = stacked_templates(ctx, w, templates, num_templ, mask_2d, checkpoint);
     pair = pointwise_attention(ctx, &w->attention, pair, all, template_mask, update);
@@ -405,6 +394,6 @@ ff_tensor *ff_template_torsion_rows_features(ff_ctx *ctx, const ff_template *tem
 
 ff_tensor *ff_template_torsion_rows(ff_ctx *ctx, const ff_template_torsion *w, ff_tensor *features)
 {
-    ff_tensor *hidden = ff_linear(ctx, &w->template_single_embedding, features, true);
-    return ff_module_end(ctx, hidden, ff_linear(ctx, &w->template_projection, hidden, false));
+    ff_tensor *hidden = ff_linear_sharded(ctx, &w->template_single_embedding, features, true);
+    return ff_module_end(ctx, hidden, ff_linear_sharded(ctx, &w->template_projection, hidden, false));
 }

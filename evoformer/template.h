@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-enum { FF_MODEL_MAX_TEMPLATES = FF_NODE_INPUTS };
+enum { FF_MODEL_MAX_TEMPLATES = 8 }; /* one node takes them all */
 
 typedef struct {
     int64_t c_z, c_t;
@@ -54,19 +54,19 @@ ff_tensor *ff_template_block_forward(ff_ctx *ctx, const ff_template_block *w, ff
 /**
  * Pair features through embedding2d and the pair stack, before the output layer norm.
  * The template's arrays must outlive the backward pass.
- * @return [num_res, num_res, c_t], whole on every rank (the stack itself runs sharded)
+ * @return [num_res_local, num_res, c_t]
  */
 ff_tensor *ff_template_pair_stack(ff_ctx *ctx, const ff_template_embedder *w, const ff_template *t, ff_tensor *mask_2d,
                                   bool checkpoint);
 
-/** All of one template's embedding, [num_res, num_res, c_t]. */
+/** All of one template's embedding, [num_res_local, num_res, c_t]. */
 ff_tensor *ff_single_template_embedding(ff_ctx *ctx, const ff_template_embedder *w, const ff_template *t,
                                         ff_tensor *mask_2d, bool checkpoint);
 
 /**
  *     pair + (sum(template_mask) > 0) attention(pair over templates), or the update alone
  *
- * @param pair           [num_res, num_res, c_z], whole; consumed
+ * @param pair           [num_res_local, num_res, c_z], rows sharded; consumed
  * @param templates      num_templ of them, at most FF_MODEL_MAX_TEMPLATES
  * @param template_mask  [num_templ]; must outlive the backward pass
  */
@@ -85,7 +85,8 @@ ff_status ff_template_torsion_bind(const ff_binder *b, int64_t c_m, ff_template_
 /** [num_templ, num_res, 57] of all templates. */
 ff_tensor *ff_template_torsion_rows_features(ff_ctx *ctx, const ff_template *templates, int64_t num_templ);
 
-/** template_projection(relu(template_single_embedding(features))), [num_templ, num_res, c_m]; features borrowed. */
+/** template_projection(relu(template_single_embedding(features))), [num_templ, num_res, c_m] or this rank's rows of it; features
+ * borrowed. */
 ff_tensor *ff_template_torsion_rows(ff_ctx *ctx, const ff_template_torsion *w, ff_tensor *features);
 
 #ifdef __cplusplus

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "evoformer/primitives.h"
+#include "evoformer/shards.h"
 #include "structure/residue_constants.h"
 
 /* ---- layers ---- */
@@ -400,6 +401,16 @@ done:
     if (status != FF_OK)
         ff_model_output_release(out);
     return status;
+}
+
+ff_status ff_model_output_gather(ff_ctx *ctx, ff_model_output *out)
+{
+    const ff_evoformer_output *r = &out->representations;
+    const int64_t n = r->num_res;
+    ff_shards_replace_by_rows(ctx, &out->heads.masked_msa, r->num_rows, r->num_seq);
+    ff_shards_replace_by_rows(ctx, &out->heads.distogram, n, n);
+    ff_shards_replace_by_rows(ctx, &out->heads.predicted_aligned_error, n, n);
+    return ff_evoformer_output_gather(ctx, &out->representations);
 }
 
 const ff_evoformer_features *ff_model_output_features(const ff_model_output *out) { return &out->inputs->slices[0].features; }

@@ -65,12 +65,15 @@ typedef struct ff_model_output {
 /**
  * Run the model on a batch of arrays under the names and shapes of the data pipeline (docs/architecture.md): every array has a
  * leading axis of slices, of which pass r reads slices r num_ensemble ... With a tape only the last pass is recorded; its inputs from
- * the pass before carry no gradient. Dropout follows ctx->training. Batch and output must outlive the backward pass.
+ * the pass before carry no gradient. Under DAP every rank has the whole batch. Dropout follows ctx->training. Batch and output must outlive the backward pass.
  *
  * @return FF_ERR_FORMAT naming an array that is missing or misshapen; FF_ERR_ARG for too few slices.
  */
 ff_status ff_model_forward(ff_ctx *ctx, const ff_model *model, const ff_array_set *batch, const ff_model_options *options,
                            ff_model_output *out);
+/** The results that are sharded under DAP (ff_evoformer_output, ff_heads_output) whole on every rank, used alike there; on the tape if
+ * there is one. One rank: nothing changes. */
+ff_status ff_model_output_gather(ff_ctx *ctx, ff_model_output *out);
 /** The features of the last pass (of the first slice of its ensemble). */
 const ff_evoformer_features *ff_model_output_features(const ff_model_output *out);
 void ff_model_output_release(ff_model_output *out);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dap/dap.h"
 #include "evoformer/primitives.h"
 
 /* ---- names ---- */
@@ -59,23 +60,24 @@ ff_status ff_heads_bind(const ff_binder *b, const ff_heads_config *config, ff_he
 
 /* ---- heads ---- */
 
-static void add_transposed(float *out, const float *x, int64_t n, int64_t c)
+/* out [rows, cols, c] += x [cols, rows, c] with its first two axes exchanged */
+static void add_transposed(float *out, const float *x, int64_t rows, int64_t cols, int64_t c)
 {
 #pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t j = 0; j < n; j++)
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < cols; j++)
             for (int64_t k = 0; k < c; k++)
-                out[(i * n + j) * c + k] += x[(j * n + i) * c + k];
+                out[(i * cols + j) * c + k] += x[(j * rows + i) * c + k];
 }
 
 static void symmetrise_backward(ff_ctx *ctx, ff_node *node)
 {
     const ff_tensor *g = node->outputs[0]->grad;
-    float *grad = ff_data(ff_tensor_grad(ctx, node->inputs[0]));
-    if (!ff_computing(ctx) || grad == NULL)
+    float *grad = ff_data(ff_tensor_grad(ctx, node->inputs[0])), *grad_columns = ff_data(ff_tensor_grad(ctx, node->inputs[1]));
+    if (!ff_computing(ctx) || grad == NULL || grad_columns == NULL)
         return;
     ctx->kernels->add_scaled(grad, ff_data(g), 1.0f, g->size);
-    add_transposed(grad, ff_data(g), g->shape[0], g->shape[2]);
+    add_transposed(grad_columns, ff_data(g), g->shape[1], g->shape[0], g->shape[2]);
 }
 
 /* x + x^T where nobody else reads x. */
@@ -91,22 +93,23 @@ static void symmetrise_in_place(float *x, int64_t n, int64_t c)
             }
 }
 
-/* x + x^T, x borrowed; in place without a tape. */
+/* x + x^T, x borrowed and split by rows; in place on one rank without a tape. */
 static ff_tensor *symmetrise(ff_ctx *ctx, ff_tensor *x)
 {
-    if (ctx->status == FF_OK && ctx->tape == NULL && x->refs == 1) {
+    if (ctx->status == FF_OK && ctx->tape == NULL && x->refs == 1 && ff_dap_size(ctx) == 1) {
         if (ff_computing(ctx))
             symmetrise_in_place(ff_data(x), x->shape[0], x->shape[2]);
         return ff_tensor_retain(x);
     }
     if (ctx->status == FF_OK && ctx->kernels->backend == FF_BACKEND_CUDA)
         FF_FAIL(ctx, FF_ERR_UNSUPPORTED, "the cuda backend has no distogram head");
-    ff_tensor *out = ctx->status == FF_OK ? ff_tensor_copy(ctx, x) : NULL;
+    ff_tensor *columns = ctx->status == FF_OK ? ff_dap_all_to_all(ctx, ff_tensor_retain(x), 0, x->shape[1], 1, x->shape[1]) : NULL;
+    ff_tensor *inputs[] = {x, columns}, *out = ctx->status == FF_OK ? ff_tensor_copy(ctx, x) : NULL;
     if (ff_computing(ctx))
-        add_transposed(ff_data(out), ff_data(x), x->shape[0], x->shape[2]);
-    if (ctx->status == FF_OK && ff_module_recorded(ctx, false, &x, 1))
-        ff_tape_add(ctx, "symmetrise", symmetrise_backward, &x, 1, &out, 1, NULL, 0, NULL, 0);
-    return ff_module_end(ctx, NULL, out);
+        add_transposed(ff_data(out), ff_data(columns), x->shape[0], x->shape[1], x->shape[2]);
+    if (ctx->status == FF_OK && ff_module_recorded(ctx, false, inputs, 2))
+        ff_tape_add(ctx, "symmetrise", symmetrise_backward, inputs, 2, &out, 1, NULL, 0, NULL, 0);
+    return ff_module_end(ctx, columns, out);
 }
 
 /* The float32 table for the time of a head. @return the one to put back */
@@ -121,7 +124,7 @@ static const ff_kernels *enter_float32(ff_ctx *ctx)
 ff_tensor *ff_distogram_head(ff_ctx *ctx, const ff_linear_layer *half_logits, ff_tensor *pair)
 {
     const ff_kernels *outer = enter_float32(ctx);
-    ff_tensor *half = ff_linear(ctx, half_logits, pair, false), *out = symmetrise(ctx, half);
+    ff_tensor *half = ff_linear_sharded(ctx, half_logits, pair, false), *out = symmetrise(ctx, half);
     ff_tensor_release(half);
     ctx->kernels = outer;
     return out;
@@ -145,12 +148,12 @@ ff_status ff_heads_forward(ff_ctx *ctx, const ff_heads *w, ff_tensor *msa, ff_te
 {
     *out = (ff_heads_output){0};
     const ff_kernels *outer = enter_float32(ctx);
-    out->masked_msa = ff_linear(ctx, &w->masked_msa, msa, false);
+    out->masked_msa = ff_linear_sharded(ctx, &w->masked_msa, msa, false);
     out->distogram = ff_distogram_head(ctx, &w->distogram, pair);
     out->experimentally_resolved = ff_linear(ctx, &w->experimentally_resolved, single, false);
     out->predicted_lddt = ff_plddt_head(ctx, w, structure_act);
     if (w->config.pae_num_bins > 0)
-        out->predicted_aligned_error = ff_linear(ctx, &w->predicted_aligned_error, pair, false);
+        out->predicted_aligned_error = ff_linear_sharded(ctx, &w->predicted_aligned_error, pair, false);
     ctx->kernels = outer;
     return ctx->status;
 }

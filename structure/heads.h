@@ -35,18 +35,19 @@ ff_status ff_heads_bind(const ff_binder *b, const ff_heads_config *config, ff_he
 /** The layers of one head at the binder's own scope. */
 ff_status ff_plddt_head_bind(const ff_binder *b, ff_heads *w);
 
-/** half + half^T of one linear layer on pair [num_res, num_res, c_z]. @return [num_res, num_res, num_bins] */
+/** half + half^T of one linear layer on pair [num_res_local, num_res, c_z]. @return [num_res_local, num_res, num_bins] */
 ff_tensor *ff_distogram_head(ff_ctx *ctx, const ff_linear_layer *half_logits, ff_tensor *pair);
 /** act [num_res, num_channel]. @return [num_res, num_bins] */
 ff_tensor *ff_plddt_head(ff_ctx *ctx, const ff_heads *w, ff_tensor *act);
 
-/* Logits; each a reference the caller releases. predicted_aligned_error may be NULL. */
+/* Logits; each a reference the caller releases. predicted_aligned_error may be NULL. Under DAP those of the MSA and of pairs are this
+ * rank's rows, as msa and pair are. */
 typedef struct {
-    ff_tensor *masked_msa;              /* [num_seq, num_res, 23] */
-    ff_tensor *distogram;               /* [num_res, num_res, bins] */
+    ff_tensor *masked_msa;              /* [num_seq_local, num_res, 23] */
+    ff_tensor *distogram;               /* [num_res_local, num_res, bins] */
     ff_tensor *experimentally_resolved; /* [num_res, 37] */
     ff_tensor *predicted_lddt;          /* [num_res, bins] */
-    ff_tensor *predicted_aligned_error; /* [num_res, num_res, bins], row = frame */
+    ff_tensor *predicted_aligned_error; /* [num_res_local, num_res, bins], row = frame */
 } ff_heads_output;
 
 ff_status ff_heads_forward(ff_ctx *ctx, const ff_heads *w, ff_tensor *msa, ff_tensor *pair, ff_tensor *single,

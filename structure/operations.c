@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "dap/dap.h"
 #include "evoformer/module.h"
 #include "structure/geometry.h"
 #include "structure/residue_constants.h"
@@ -322,7 +323,7 @@ typedef struct {
     bool trained;
 } ipa_node;
 
-enum { Q_SCALAR, KV_SCALAR, Q_POINT, KV_POINT, BIAS, PAIR, RIGIDS, IPA_INPUTS };
+enum { Q_SCALAR, KV_SCALAR, Q_POINT, KV_POINT, BIAS, PAIR, RIGIDS_QUERY, RIGIDS, IPA_INPUTS };
 
 static ff_ipa_arrays ipa_arrays(ff_tensor *const *t, float *gamma)
 {
@@ -332,7 +333,7 @@ static ff_ipa_arrays ipa_arrays(ff_tensor *const *t, float *gamma)
                            .kv_point = ff_data(t[KV_POINT]),
                            .bias = ff_data(t[BIAS]),
                            .pair = ff_data(t[PAIR]),
-                           .frames_query = ff_data(t[RIGIDS]),
+                           .frames_query = ff_data(t[RIGIDS_QUERY]),
                            .frames = ff_data(t[RIGIDS]),
                            .gamma = gamma};
 }
@@ -369,17 +370,19 @@ static void ipa_backward(ff_ctx *ctx, ff_node *node)
 }
 
 ff_tensor *ff_ipa_attention(ff_ctx *ctx, const ff_ipa_core *w, ff_tensor *q_scalar, ff_tensor *kv_scalar,
-                            ff_tensor *q_point, ff_tensor *kv_point, ff_tensor *bias, ff_tensor *pair, ff_tensor *rigids,
-                            ff_tensor *mask)
+                            ff_tensor *q_point, ff_tensor *kv_point, ff_tensor *bias, ff_tensor *pair,
+                            ff_tensor *rigids_query, ff_tensor *rigids, ff_tensor *mask)
 {
     if (!ff_module_offered(ctx, ctx->kernels->invariant_point_attention_forward != NULL, "invariant point attention") ||
-        !ff_check_shape(ctx, rigids, "rigids", FF_SHAPE(-1, 12)))
+        !ff_check_shape(ctx, rigids, "rigids", FF_SHAPE(-1, 12)) ||
+        !ff_check_shape(ctx, rigids_query, "rigids of the queries", FF_SHAPE(-1, 12)))
         return NULL;
-    const int64_t n = rigids->shape[0];
-    if (!ff_check_shape(ctx, pair, "pair", FF_SHAPE(n, n, w->c_z)) ||
-        !ff_check_shape(ctx, bias, "bias", FF_SHAPE(n, n, w->num_head)))
+    const int64_t n = rigids->shape[0], rows = rigids_query->shape[0];
+    if (!ff_check_shape(ctx, pair, "pair", FF_SHAPE(rows, n, w->c_z)) ||
+        !ff_check_shape(ctx, bias, "bias", FF_SHAPE(rows, n, w->num_head)))
         return NULL;
-    const ipa_node node = {.args = {.num_query = n,
+    const float *mask_query = ff_data(mask) + ff_shard_first(n, ff_dap_rank(ctx), ff_dap_size(ctx));
+    const ipa_node node = {.args = {.num_query = rows,
                                     .num_res = n,
                                     .num_head = w->num_head,
                                     .c_scalar_qk = w->c_scalar_qk,
@@ -387,13 +390,13 @@ ff_tensor *ff_ipa_attention(ff_ctx *ctx, const ff_ipa_core *w, ff_tensor *q_scal
                                     .num_point_qk = w->num_point_qk,
                                     .num_point_v = w->num_point_v,
                                     .c_z = w->c_z,
-                                    .mask_query = ff_data(mask),
+                                    .mask_query = mask_query,
                                     .mask = ff_data(mask)},
                            .gamma = w->gamma,
                            .grad_gamma = w->grad_gamma,
                            .trained = w->trained};
-    ff_tensor *inputs[] = {q_scalar, kv_scalar, q_point, kv_point, bias, pair, rigids, mask};
-    ff_tensor *out = ff_tensor_create(ctx, FF_SHAPE(n, w->num_head * (w->c_scalar_v + 4 * w->num_point_v + w->c_z)));
+    ff_tensor *inputs[] = {q_scalar, kv_scalar, q_point, kv_point, bias, pair, rigids_query, rigids, mask};
+    ff_tensor *out = ff_tensor_create(ctx, FF_SHAPE(rows, w->num_head * (w->c_scalar_v + 4 * w->num_point_v + w->c_z)));
     void *scratch = ff_scratch_begin(ctx, ctx->kernels->invariant_point_attention_scratch_bytes(&node.args, false));
     if (ff_computing(ctx)) {
         const ff_ipa_arrays x = ipa_arrays(inputs, w->gamma);

@@ -39,13 +39,14 @@ typedef struct {
 } ff_ipa_core;
 
 /**
- * kernels.h, invariant_point_attention, all residues as queries: q_scalar [N, H, qk], kv_scalar [N, H, qk + v], q_point
- * [N, 3, H, pq], kv_point [N, 3, H, pq + pv] (any shape of that size), bias [N, N, H], pair [N, N, c_z], rigids [N, 12], mask [N].
- * @return [N, H (v + 4 pv + c_z)]
+ * kernels.h, invariant_point_attention, this rank's M of N residues as queries: q_scalar [M, H, qk], kv_scalar [N, H, qk + v],
+ * q_point [M, 3, H, pq], kv_point [N, 3, H, pq + pv] (any shape of that size), bias [M, N, H], pair [M, N, c_z], rigids_query
+ * [M, 12], rigids [N, 12], mask [N].
+ * @return [M, H (v + 4 pv + c_z)]
  */
 ff_tensor *ff_ipa_attention(ff_ctx *ctx, const ff_ipa_core *w, ff_tensor *q_scalar, ff_tensor *kv_scalar,
-                            ff_tensor *q_point, ff_tensor *kv_point, ff_tensor *bias, ff_tensor *pair, ff_tensor *rigids,
-                            ff_tensor *mask);
+                            ff_tensor *q_point, ff_tensor *kv_point, ff_tensor *bias, ff_tensor *pair,
+                            ff_tensor *rigids_query, ff_tensor *rigids, ff_tensor *mask);
 
 #ifdef __cplusplus
 }

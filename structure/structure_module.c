@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "dap/dap.h"
 #include "evoformer/primitives.h"
 
 /* ---- sizes and names ---- */
@@ -126,20 +127,32 @@ static void replace(ff_tensor **x, ff_tensor *next)
 
 /* ---- invariant point attention ---- */
 
+/* The rows of all ranks; x is consumed. */
+static ff_tensor *of_all(ff_ctx *ctx, ff_tensor *x, int64_t total)
+{
+    ff_tensor *all = ff_dap_all_gather(ctx, x, 0, total);
+    ff_tensor_release(x);
+    return all;
+}
+
 ff_tensor *ff_invariant_point_attention_forward(ff_ctx *ctx, const ff_invariant_point_attention *w, ff_tensor *single,
                                                 ff_tensor *pair, ff_tensor *affine, ff_tensor *mask)
 {
-    ff_tensor *rigids = ff_affine_to_rigids(ctx, affine, 1);
-    ff_tensor *q_scalar = ff_linear(ctx, &w->q_scalar, single, false);
-    ff_tensor *kv_scalar = ff_linear(ctx, &w->kv_scalar, single, false);
-    ff_tensor *q_point = ff_linear(ctx, &w->q_point_local, single, false);
-    ff_tensor *kv_point = ff_linear(ctx, &w->kv_point_local, single, false);
-    ff_tensor *bias = ff_linear(ctx, &w->attention_2d, pair, false);
-    ff_ipa_core core = w->core;
-    core.trained = ff_replicated_trained(ctx, core.trained);
-    ff_tensor *features = ff_ipa_attention(ctx, &core, q_scalar, kv_scalar, q_point, kv_point, bias, pair, rigids, mask);
-    ff_tensor *out = ff_linear(ctx, &w->output_projection, features, false);
-    ff_tensor *const done[] = {rigids, q_scalar, kv_scalar, q_point, kv_point, bias, features};
+    /* queries are this rank's residues; keys, values and frames are gathered */
+    ff_tensor *own = ff_dap_scatter(ctx, single, 0), *own_affine = ff_dap_scatter(ctx, affine, 0);
+    ff_tensor *rigids_query = ff_affine_to_rigids(ctx, own_affine, 1);
+    ff_tensor *q_scalar = ff_linear_sharded(ctx, &w->q_scalar, own, false);
+    ff_tensor *q_point = ff_linear_sharded(ctx, &w->q_point_local, own, false);
+    const int64_t n = ctx->status == FF_OK ? single->shape[0] : 0;
+    ff_tensor *kv_scalar = of_all(ctx, ff_linear_sharded(ctx, &w->kv_scalar, own, false), n);
+    ff_tensor *kv_point = of_all(ctx, ff_linear_sharded(ctx, &w->kv_point_local, own, false), n);
+    ff_tensor *rigids = of_all(ctx, ff_tensor_retain(rigids_query), n);
+    ff_tensor *bias = ff_linear_sharded(ctx, &w->attention_2d, pair, false);
+    ff_tensor *features = ff_ipa_attention(ctx, &w->core, q_scalar, kv_scalar, q_point, kv_point, bias, pair, rigids_query,
+                                           rigids, mask);
+    ff_tensor *rows = ff_linear_sharded(ctx, &w->output_projection, features, false);
+    ff_tensor *out = ff_dap_gather_replicated(ctx, rows, 0, n);
+    ff_tensor *const done[] = {own, own_affine, rigids_query, rigids, q_scalar, kv_scalar, q_point, kv_point, bias, features, rows};
     for (size_t i = 0; i < sizeof done / sizeof *done; i++)
         ff_tensor_release(done[i]);
     return out;
@@ -242,14 +255,16 @@ ff_status ff_structure_module_forward(ff_ctx *ctx, const ff_structure_module *w,
 {
     *out = (ff_structure_output){.num_layer = w->config.num_layer};
     if (!ff_check_shape(ctx, single, "single", FF_SHAPE(-1, w->config.c_s)) ||
-        !ff_check_shape(ctx, pair, "pair", FF_SHAPE(single->shape[0], single->shape[0], w->config.c_z)) ||
+        !ff_check_shape(ctx, pair, "pair",
+                        FF_SHAPE(ff_shard_length(single->shape[0], ff_dap_rank(ctx), ff_dap_size(ctx)), single->shape[0],
+                                 w->config.c_z)) ||
         !ff_check_shape(ctx, seq_mask, "seq_mask", FF_SHAPE(single->shape[0])))
         return ctx->status;
     const ff_kernels *outer = ctx->kernels;
     if (outer->narrow != NULL)
         ctx->kernels = outer->narrow; /* float32 */
     ff_tensor *initial_act = ff_layer_norm(ctx, &w->single_layer_norm, single);
-    ff_tensor *static_feat_2d = ff_layer_norm(ctx, &w->pair_layer_norm, pair);
+    ff_tensor *static_feat_2d = ff_layer_norm_sharded(ctx, &w->pair_layer_norm, pair);
     ff_tensor *act = ff_linear(ctx, &w->initial_projection, initial_act, false);
     ff_tensor *affine = zero_affine(ctx, single->shape[0]);
     for (int64_t l = 0; l < w->config.num_layer && ctx->status == FF_OK; l++) {

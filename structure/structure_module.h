@@ -58,7 +58,7 @@ ff_status ff_invariant_point_attention_bind(const ff_binder *b, ff_invariant_poi
 ff_status ff_fold_iteration_bind(const ff_binder *b, const ff_structure_config *config, ff_fold_iteration *w);
 ff_status ff_structure_module_bind(const ff_binder *b, const ff_structure_config *config, ff_structure_module *w);
 
-/** Alg. 22. single [num_res, c_s], pair [num_res, num_res, c_z], affine [num_res, 7] (10 Å), mask [num_res]; borrowed.
+/** Alg. 22. single [num_res, c_s], pair [num_res_local, num_res, c_z], affine [num_res, 7] (10 Å), mask [num_res]; borrowed.
  * @return [num_res, num_output] */
 ff_tensor *ff_invariant_point_attention_forward(ff_ctx *ctx, const ff_invariant_point_attention *w, ff_tensor *single,
                                                 ff_tensor *pair, ff_tensor *affine, ff_tensor *mask);
@@ -87,7 +87,7 @@ typedef struct {
     ff_tensor *atom37; /* [num_res, 37, 3] final_atom_positions, Å; places the residue lacks are 0 */
 } ff_structure_output;
 
-/** Alg. 20. single [num_res, c_s], pair [num_res, num_res, c_z], seq_mask [num_res]; borrowed. atom37_atom_exists
+/** Alg. 20. single [num_res, c_s], pair [num_res_local, num_res, c_z], seq_mask [num_res]; borrowed. atom37_atom_exists
  * [num_res, 37] outlives the backward pass as aatype does; NULL = as the residue types have it. */
 ff_status ff_structure_module_forward(ff_ctx *ctx, const ff_structure_module *w, ff_tensor *single, ff_tensor *pair,
                                       ff_tensor *seq_mask, const int32_t *aatype, const float *atom37_atom_exists,

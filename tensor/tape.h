@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-enum { FF_NODE_INPUTS = 8, FF_NODE_OUTPUTS = 4, FF_NODE_KEPT = 8, FF_NODE_ARGS_BYTES = 512 };
+enum { FF_NODE_INPUTS = 9, FF_NODE_OUTPUTS = 4, FF_NODE_KEPT = 8, FF_NODE_ARGS_BYTES = 512 };
 
 typedef struct ff_node ff_node;
 typedef void (*ff_backward_fn)(ff_ctx *ctx, ff_node *node);

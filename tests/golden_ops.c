@@ -94,15 +94,13 @@ static int64_t number(const golden_run_state *s, const char *name) { return gold
 
 static bool ok(const golden_run_state *s, ff_status status) { return status == FF_OK && s->ctx->status == FF_OK; }
 
-/* A shard of an input for a module that consumes it: a second reference when there is one rank. */
-static ff_tensor *shard_of(golden_run_state *s, const char *name, int axis)
+ff_tensor *golden_shard(golden_run_state *s, const char *name, int axis)
 {
     ff_tensor *x = golden_leaf(s, name);
     return ff_dap_size(s->ctx) == 1 ? ff_tensor_retain(x) : ff_dap_scatter(s->ctx, x, axis);
 }
 
-/* A module's result, gathered along the axis it is split on; x is taken. */
-static void gathered_result(golden_run_state *s, const char *name, ff_tensor *x, int axis, int64_t total)
+void golden_gathered_result(golden_run_state *s, const char *name, ff_tensor *x, int axis, int64_t total)
 {
     if (ff_dap_size(s->ctx) > 1) {
         ff_tensor *whole = x == NULL ? NULL : ff_dap_gather_replicated(s->ctx, x, axis, total);
@@ -115,7 +113,7 @@ static void gathered_result(golden_run_state *s, const char *name, ff_tensor *x,
 /* Without a tape nothing needs the leaf afterwards: hand over the only reference, so that updates run in place. */
 static ff_tensor *consumed(golden_run_state *s, const char *name, int axis)
 {
-    ff_tensor *x = shard_of(s, name, axis);
+    ff_tensor *x = golden_shard(s, name, axis);
     if (s->ctx->tape == NULL && x != NULL && x->refs == 2 && s->leaves[s->num_leaves - 1] == x) {
         s->num_leaves--;
         ff_tensor_release(x);
@@ -207,10 +205,10 @@ static void run_row_attention(golden_run_state *s)
     w->bias = (ff_pair_bias_layer){.c_z = number(s, "c_z"), .num_head = num_head};
     if (!ok(s, ff_bind_row_attention(&s->binder, "", w)))
         return;
-    ff_tensor *mask = golden_leaf(s, "msa_mask"), *pair = shard_of(s, "pair_act", 0), *msa = consumed(s, "msa_act", 0);
+    ff_tensor *mask = golden_leaf(s, "msa_mask"), *pair = golden_shard(s, "pair_act", 0), *msa = consumed(s, "msa_act", 0);
     if (s->ctx->status == FF_OK) {
         msa = ff_msa_row_attention_with_pair_bias(s->ctx, w, msa, pair, mask, FF_UPDATE_ONLY);
-        gathered_result(s, "out", msa, 0, mask->shape[0]);
+        golden_gathered_result(s, "out", msa, 0, mask->shape[0]);
     }
     ff_tensor_release(pair);
 }
@@ -230,7 +228,7 @@ static void run_column(golden_run_state *s, bool global)
         return;
     msa = global ? ff_msa_column_global_attention(ctx, w, msa, mask, FF_UPDATE_ONLY)
                  : ff_msa_column_attention(ctx, w, msa, mask, ff_module_keep(ctx), FF_UPDATE_ONLY);
-    gathered_result(s, "out", msa, 1, mask->shape[1]);
+    golden_gathered_result(s, "out", msa, 1, mask->shape[1]);
 }
 
 static void run_column_attention(golden_run_state *s) { run_column(s, false); }
@@ -246,7 +244,7 @@ static void run_transition(golden_run_state *s)
     if (!ok(s, ff_bind_transition(&s->binder, "", w)))
         return;
     ff_tensor *act = consumed(s, "act", 0);
-    gathered_result(s, "out", ff_transition(s->ctx, "transition", w, act, FF_UPDATE_ONLY, false), 0,
+    golden_gathered_result(s, "out", ff_transition(s->ctx, "transition", w, act, FF_UPDATE_ONLY, false), 0,
                     number(s, "num_lead"));
 }
 
@@ -259,9 +257,9 @@ static void run_outer_product_mean(golden_run_state *s)
         .c_m = number(s, "c_m"), .c_outer = number(s, "num_outer_channel"), .c_z = number(s, "c_z")};
     if (!ok(s, ff_bind_outer_product_mean(&s->binder, "", w)))
         return;
-    ff_tensor *mask = golden_leaf(s, "mask"), *msa = shard_of(s, "act", 1);
+    ff_tensor *mask = golden_leaf(s, "mask"), *msa = golden_shard(s, "act", 1);
     if (s->ctx->status == FF_OK)
-        gathered_result(s, "out", ff_outer_product_mean(s->ctx, w, msa, NULL, mask, FF_UPDATE_ONLY), 0, mask->shape[1]);
+        golden_gathered_result(s, "out", ff_outer_product_mean(s->ctx, w, msa, NULL, mask, FF_UPDATE_ONLY), 0, mask->shape[1]);
     ff_tensor_release(msa);
 }
 
@@ -281,7 +279,7 @@ static void run_multiplication(golden_run_state *s, bool incoming)
         return;
     pair = incoming ? ff_triangle_multiplication_incoming(ctx, w, pair, mask, FF_UPDATE_ONLY)
                     : ff_triangle_multiplication_outgoing(ctx, w, pair, mask, FF_UPDATE_ONLY);
-    gathered_result(s, "out", pair, incoming ? 1 : 0, mask->shape[0]);
+    golden_gathered_result(s, "out", pair, incoming ? 1 : 0, mask->shape[0]);
 }
 
 static void run_multiplication_outgoing(golden_run_state *s) { run_multiplication(s, false); }
@@ -303,7 +301,7 @@ static void run_triangle_attention(golden_run_state *s, bool ending)
         return;
     pair = ending ? ff_triangle_attention_ending_node(ctx, w, pair, mask, FF_UPDATE_ONLY)
                   : ff_triangle_attention_starting_node(ctx, w, pair, mask, FF_UPDATE_ONLY);
-    gathered_result(s, "out", pair, ending ? 1 : 0, mask->shape[0]);
+    golden_gathered_result(s, "out", pair, ending ? 1 : 0, mask->shape[0]);
 }
 
 static void run_starting_node(golden_run_state *s) { run_triangle_attention(s, false); }
@@ -335,8 +333,8 @@ static void run_blocks(golden_run_state *s, int64_t num_block)
     ff_tensor *msa_mask = golden_leaf(s, "msa_mask"), *pair_mask = golden_leaf(s, "pair_mask");
     ff_tensor *msa = consumed(s, "msa", 0), *pair = consumed(s, "pair", 0);
     ff_block_stack_forward(ctx, w, num_block > 0 ? num_block : 1, s->checkpoint, &msa, &pair, msa_mask, pair_mask);
-    gathered_result(s, "msa", msa, 0, msa_mask == NULL ? 0 : msa_mask->shape[0]);
-    gathered_result(s, "pair", pair, 0, pair_mask == NULL ? 0 : pair_mask->shape[0]);
+    golden_gathered_result(s, "msa", msa, 0, msa_mask == NULL ? 0 : msa_mask->shape[0]);
+    golden_gathered_result(s, "pair", pair, 0, pair_mask == NULL ? 0 : pair_mask->shape[0]);
 }
 
 static void run_block(golden_run_state *s) { run_blocks(s, 0); }

@@ -57,6 +57,11 @@ void golden_result(golden_run_state *s, const char *name, ff_tensor *x);
 /** Hand over an intermediate array without a gradient. */
 void golden_array_result(golden_run_state *s, const char *name, const float *data, int ndim, const int64_t *shape);
 
+/** A shard of an input for a module that consumes it, split along `axis`: a second reference when there is one rank. */
+ff_tensor *golden_shard(golden_run_state *s, const char *name, int axis);
+/** A module's result, split along `axis` of `total` entries, gathered and handed over (x is taken). */
+void golden_gathered_result(golden_run_state *s, const char *name, ff_tensor *x, int axis, int64_t total);
+
 /** Keep a layer until the backward pass is over; `bytes` of zeros. NULL after a failure. */
 void *golden_layer(golden_run_state *s, size_t bytes);
 

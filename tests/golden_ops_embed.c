@@ -3,6 +3,7 @@
  * Contents: input embedder; templates; the whole trunk; the table. */
 #include <stdlib.h>
 
+#include "dap/dap.h"
 #include "tests/golden_ops.h"
 
 static int64_t number(const golden_run_state *s, const char *name) { return golden_int(s->c, name, 0); }
@@ -102,10 +103,20 @@ static void run_input_embeddings(golden_run_state *s)
     ff_tensor *has = golden_leaf(s, "extra_has_deletion"), *value = golden_leaf(s, "extra_deletion_value");
     if (ctx->status != FF_OK)
         return;
-    golden_result(s, "msa_activations", ff_embed_msa(ctx, w, target_feat, msa_feat, prev_row));
-    golden_result(s, "pair_activations",
-                  ff_embed_pair(ctx, w, target_feat, prev_pair, prev_pos, aatype, residue_index));
-    golden_result(s, "extra_msa_activations", ff_embed_extra_msa(ctx, w, extra_msa, has, value));
+    const int64_t num_res = target_feat->shape[0], num_extra = has->shape[0];
+    ff_tensor *const whole[] = {msa_feat, prev_pair, has, value};
+    ff_tensor *shard[4];
+    for (int i = 0; i < 4; i++)
+        shard[i] = ff_dap_scatter(ctx, whole[i], 0);
+    golden_gathered_result(s, "msa_activations", ff_embed_msa(ctx, w, target_feat, shard[0], prev_row), 0, msa_feat->shape[0]);
+    golden_gathered_result(s, "pair_activations",
+                           ff_embed_pair(ctx, w, target_feat, shard[1], prev_pos, aatype, residue_index), 0, num_res);
+    golden_gathered_result(s, "extra_msa_activations",
+                           ff_embed_extra_msa(ctx, w, extra_msa + ff_shard_first(num_extra, ff_dap_rank(ctx), ff_dap_size(ctx)) * num_res,
+                                              shard[2], shard[3]),
+                           0, num_extra);
+    for (int i = 0; i < 4; i++)
+        ff_tensor_release(shard[i]);
     embedding_pieces(s, w, target_feat, msa_feat, prev_row, prev_pair);
     one_hot_pieces(s, w, prev_pos, aatype, residue_index, target_feat->shape[0]);
     extra_msa_feat(s, extra_msa, has, value);
@@ -166,7 +177,7 @@ static void run_single_template(golden_run_state *s)
     if (read_templates(s, &t) < 1)
         return;
     ff_tensor *mask_2d = golden_leaf(s, "mask_2d");
-    golden_result(s, "out", ff_single_template_embedding(s->ctx, w, &t, mask_2d, s->checkpoint));
+    golden_gathered_result(s, "out", ff_single_template_embedding(s->ctx, w, &t, mask_2d, s->checkpoint), 0, t.num_res);
     ff_tensor *features = ff_tensor_create(s->ctx, FF_SHAPE(t.num_res, t.num_res, w->embedding2d.num_input));
     if (features != NULL)
         ff_template_pair_features(ff_data(features), &t, &config.dgram, config.use_template_unit_vector, 0, t.num_res);
@@ -185,10 +196,11 @@ static void run_template_embedding(golden_run_state *s)
     ff_template templates[FF_MODEL_MAX_TEMPLATES];
     const int64_t num_templ = read_templates(s, templates);
     const float *template_mask = golden_floats(s, "template_mask");
-    ff_tensor *mask_2d = golden_leaf(s, "mask_2d"), *pair = ff_tensor_retain(golden_leaf(s, "query_embedding"));
-    golden_result(s, "out",
-                  ff_template_embedding(s->ctx, w, pair, templates, num_templ, template_mask, mask_2d, s->checkpoint,
-                                        FF_UPDATE_ONLY));
+    ff_tensor *mask_2d = golden_leaf(s, "mask_2d"), *pair = golden_shard(s, "query_embedding", 0);
+    golden_gathered_result(s, "out",
+                           ff_template_embedding(s->ctx, w, pair, templates, num_templ, template_mask, mask_2d, s->checkpoint,
+                                                 FF_UPDATE_ONLY),
+                           0, templates[0].num_res);
 }
 
 static void torsion_results(golden_run_state *s, const ff_template *templates, int64_t num_templ)
@@ -216,7 +228,9 @@ static void run_torsion_rows(golden_run_state *s)
     if (num_templ < 1)
         return;
     ff_tensor *features = ff_template_torsion_rows_features(ctx, templates, num_templ);
-    golden_result(s, "template_activations", ff_template_torsion_rows(ctx, w, features));
+    ff_tensor *own = ff_dap_scatter(ctx, features, 0);
+    golden_gathered_result(s, "template_activations", ff_template_torsion_rows(ctx, w, own), 0, num_templ);
+    ff_tensor_release(own);
     ff_tensor_release(features);
     torsion_results(s, templates, num_templ);
     ff_tensor *mask = ff_tensor_create(ctx, FF_SHAPE(num_templ, templates[0].num_res)); /* of psi */
@@ -287,14 +301,17 @@ static void run_whole(golden_run_state *s)
                                .extra_msa_mask = golden_leaf(s, "extra_msa_mask"),
                                .prev_pos = golden_floats(s, "prev_pos"),
                                .prev_msa_first_row = golden_leaf(s, "prev_msa_first_row"),
-                               .prev_pair = golden_leaf(s, "prev_pair")};
+                               .prev_pair = golden_shard(s, "prev_pair", 0)};
     if (config.template_enabled) {
         f.num_templ = read_templates(s, m->templates);
         f.templates = m->templates;
         f.template_mask = golden_floats(s, "template_mask");
     }
     ff_evoformer_output out;
-    if (ctx->status != FF_OK || ff_evoformer_forward(ctx, &m->w, &f, &out) != FF_OK)
+    const bool good = ctx->status == FF_OK && ff_evoformer_forward(ctx, &m->w, &f, &out) == FF_OK &&
+                      ff_evoformer_output_gather(ctx, &out) == FF_OK;
+    ff_tensor_release(f.prev_pair);
+    if (!good)
         return;
     golden_result(s, "msa", out.msa);
     golden_result(s, "msa_first_row", out.msa_first_row);

@@ -194,7 +194,8 @@ static void run_whole_model(golden_run_state *s)
     ff_model_options options = ff_model_options_default();
     options.template_torsion_placeholder = golden_int(s->c, "placeholder_for_undefined", 1) != 0;
     if (make_model(s, &r->model) == FF_OK && make_batch(s, &r->batch) == FF_OK &&
-        ff_model_forward(s->ctx, &r->model, &r->batch, &options, &r->out) == FF_OK)
+        ff_model_forward(s->ctx, &r->model, &r->batch, &options, &r->out) == FF_OK &&
+        ff_model_output_gather(s->ctx, &r->out) == FF_OK)
         results(s, &r->model.config, &r->out);
 }
 

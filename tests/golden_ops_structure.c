@@ -485,12 +485,13 @@ static void run_ipa(golden_run_state *s)
                                         .num_output = g.num_channel};
     if (!ok(s, ff_invariant_point_attention_bind(&s->binder, w)))
         return;
-    ff_tensor *single = golden_leaf(s, "inputs_1d"), *pair = golden_leaf(s, "inputs_2d");
+    ff_tensor *single = golden_leaf(s, "inputs_1d"), *pair = golden_shard(s, "inputs_2d", 0);
     ff_tensor *affine = golden_leaf(s, "affine"), *mask = golden_leaf(s, "mask");
     const ff_kernels *outer = ctx->kernels;
     if (outer->narrow != NULL)
         ctx->kernels = outer->narrow;
     golden_result(s, "act", ff_invariant_point_attention_forward(ctx, w, single, pair, affine, mask));
+    ff_tensor_release(pair);
     ctx->kernels = outer;
 }
 
@@ -513,13 +514,14 @@ static void run_fold_iteration(golden_run_state *s)
         return;
     const int32_t *aatype = golden_integers(s, "aatype");
     ff_tensor *act = golden_leaf(s, "act"), *initial = golden_leaf(s, "initial_act");
-    ff_tensor *pair = golden_leaf(s, "static_feat_2d"), *affine = golden_leaf(s, "affine");
+    ff_tensor *pair = golden_shard(s, "static_feat_2d", 0), *affine = golden_leaf(s, "affine");
     ff_tensor *mask = golden_leaf(s, "seq_mask");
     ff_fold_output out;
     const ff_kernels *outer = ctx->kernels;
     if (outer->narrow != NULL)
         ctx->kernels = outer->narrow;
     ff_fold_iteration_forward(ctx, w, act, initial, pair, affine, mask, aatype, &out);
+    ff_tensor_release(pair);
     ctx->kernels = outer;
     layer_results(s, &out);
     ff_fold_output_release(&out);
@@ -551,9 +553,12 @@ static void run_structure_module(golden_run_state *s)
     if (w == NULL || !ok(s, ff_structure_module_bind(&s->binder, &g, w)))
         return;
     const int32_t *aatype = golden_integers(s, "aatype");
-    ff_tensor *single = golden_leaf(s, "single"), *pair = golden_leaf(s, "pair"), *mask = golden_leaf(s, "seq_mask");
+    ff_tensor *single = golden_leaf(s, "single"), *pair = golden_shard(s, "pair", 0), *mask = golden_leaf(s, "seq_mask");
     ff_structure_output out;
-    if (!ok(s, ff_structure_module_forward(ctx, w, single, pair, mask, aatype, golden_floats(s, "atom37_atom_exists"), &out))) {
+    const ff_status status =
+        ff_structure_module_forward(ctx, w, single, pair, mask, aatype, golden_floats(s, "atom37_atom_exists"), &out);
+    ff_tensor_release(pair);
+    if (!ok(s, status)) {
         ff_structure_output_release(&out);
         return;
     }
@@ -626,14 +631,15 @@ static void run_pae_logits(golden_run_state *s)
 static void run_distogram(golden_run_state *s)
 {
     ff_linear_layer *w = golden_layer(s, sizeof *w);
-    ff_tensor *pair = golden_leaf(s, "pair");
+    ff_tensor *pair = golden_shard(s, "pair", 0);
     if (w == NULL || pair == NULL)
         return;
-    const int64_t n = number(s, "num_bins");
+    const int64_t n = number(s, "num_bins"), num_res = pair->shape[1];
     float edges[256];
     *w = (ff_linear_layer){.num_input = pair->shape[2], .num_output = n};
     if (ok(s, ff_bind_linear(&s->binder, "half_logits", w)))
-        golden_result(s, "logits", ff_distogram_head(s->ctx, w, pair));
+        golden_gathered_result(s, "logits", ff_distogram_head(s->ctx, w, pair), 0, num_res);
+    ff_tensor_release(pair);
     ff_bin_edges(edges, golden_number(s->c, "first_break", 2.3125), golden_number(s->c, "last_break", 21.6875), n);
     golden_array_result(s, "bin_edges", edges, FF_SHAPE(n - 1));
 }

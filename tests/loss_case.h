@@ -285,11 +285,11 @@ static inline void loss_point_inputs(loss_case *c)
         .torsion = {LOSS_LAYERS, n, (const float *const *)c->angles, (const float *const *)c->raw_angles, c->aatype,
                     c->chi_angles, c->chi_mask, c->seq_mask},
         .violation = {n, c->atom14, c->atom_exists, c->aatype, c->residue_index, c->seq_mask},
-        .distogram = {n, LOSS_BINS, c->distogram, c->bin_edges, c->beta, c->beta_mask},
-        .masked_msa = {LOSS_SEQ, n, LOSS_CLASS, c->msa, c->true_msa, c->bert_mask},
+        .distogram = {n, LOSS_BINS, c->distogram, c->bin_edges, c->beta, c->beta_mask, {0, 0}},
+        .masked_msa = {LOSS_SEQ, n, LOSS_CLASS, c->msa, c->true_msa, c->bert_mask, {0, 0}},
         .plddt = {n, LOSS_BINS, c->plddt, c->final_pos, c->all_atom_pos, c->all_atom_mask, 2.0},
         .resolved = {n, c->resolved, c->all_atom_mask, c->atom37_exists, 2.0},
-        .pae = {n, LOSS_BINS, c->pae, c->breaks, c->traj[LOSS_LAYERS - 1], c->affine, c->affine_mask, 2.0},
+        .pae = {n, LOSS_BINS, c->pae, c->breaks, c->traj[LOSS_LAYERS - 1], c->affine, c->affine_mask, 2.0, {0, 0}},
     };
 }
 

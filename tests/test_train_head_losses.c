@@ -73,7 +73,7 @@ static void test_distances_fall_into_their_bins(void)
     const int32_t want[5] = {0, 0, 1, 2, 3};
     int32_t bins[25];
     float distances[25];
-    const ff_distogram_inputs in = {5, 4, NULL, edges, beta, mask};
+    const ff_distogram_inputs in = {5, 4, NULL, edges, beta, mask, {0, 0}};
     ff_loss_distogram_targets(bins, distances, &in);
     for (int j = 0; j < 5; j++)
         CU_ASSERT_EQUAL(bins[j], want[j]);

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "tensor/pool.h"
+#include "train/losses.h"
 
 /* Scratch of `count` things of the type of `pointer`; goto done with a status of FF_ERR_MEM when there is none. */
 #define FF_LOSS_SCRATCH(ctx, pointer, count)                                                                         \
@@ -59,6 +60,12 @@ static inline double ff_sum_rows(const double *rows, int64_t n)
     for (int64_t i = 0; i < n; i++)
         sum += rows[i];
     return sum;
+}
+
+/* 0, 0 means all n rows. */
+static inline ff_loss_rows ff_loss_all_rows(ff_loss_rows rows, int64_t n)
+{
+    return rows.end == 0 ? (ff_loss_rows){0, n} : rows;
 }
 
 static inline double ff_sum_mask(const float *mask, int64_t n)

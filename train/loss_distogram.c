@@ -38,21 +38,22 @@ ff_status ff_loss_distogram(ff_ctx *ctx, double *value, float *grad_logits, doub
                        (long long)n, (long long)num_bins);
     FF_LOSS_SCRATCH(ctx, rows, n);
     const double sum_mask = ff_sum_mask(in->pseudo_beta_mask, n), norm = MEAN_EPSILON + sum_mask * sum_mask;
+    const ff_loss_rows r = ff_loss_all_rows(in->rows, n);
 #pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = r.first; i < r.end; i++) {
         rows[i] = 0;
         for (int64_t j = 0; j < n; j++) {
             const double mask = (double)in->pseudo_beta_mask[i] * (double)in->pseudo_beta_mask[j];
             if (mask == 0)
                 continue;
-            const int64_t at = (i * n + j) * num_bins;
+            const int64_t at = ((i - r.first) * n + j) * num_bins;
             const int32_t bin = ff_count_exceeded(pair_distance2(in, i, j), in->bin_edges, num_bins - 1);
             rows[i] +=
                 mask * ff_row_cross_entropy(in->logits + at, num_bins, bin,
                                             grad_logits == NULL ? NULL : grad_logits + at, weight * mask / norm);
         }
     }
-    *value = ff_sum_rows(rows, n) / norm;
+    *value = ff_sum_rows(rows + r.first, r.end - r.first) / norm;
 done:
     FF_LOSS_SCRATCH_FREE(ctx, rows, n);
     return status;

@@ -29,18 +29,19 @@ ff_status ff_loss_masked_msa(ff_ctx *ctx, double *value, float *grad_logits, dou
     FF_TRY(check_classes(ctx, in));
     FF_LOSS_SCRATCH(ctx, rows, num_seq);
     const double norm = MEAN_EPSILON + ff_sum_mask(in->bert_mask, num_seq * num_res);
+    const ff_loss_rows r = ff_loss_all_rows(in->rows, num_seq);
 #pragma omp parallel for schedule(static)
-    for (int64_t s = 0; s < num_seq; s++) {
+    for (int64_t s = r.first; s < r.end; s++) {
         rows[s] = 0;
         for (int64_t at = s * num_res; at < (s + 1) * num_res; at++) {
             const double mask = (double)in->bert_mask[at];
+            const int64_t logit = (at - r.first * num_res) * num_class;
             if (mask != 0)
-                rows[s] += mask * ff_row_cross_entropy(in->logits + at * num_class, num_class, in->true_msa[at],
-                                                       grad_logits == NULL ? NULL : grad_logits + at * num_class,
-                                                       weight * mask / norm);
+                rows[s] += mask * ff_row_cross_entropy(in->logits + logit, num_class, in->true_msa[at],
+                                                       grad_logits == NULL ? NULL : grad_logits + logit, weight * mask / norm);
         }
     }
-    *value = ff_sum_rows(rows, num_seq) / norm;
+    *value = ff_sum_rows(rows + r.first, r.end - r.first) / norm;
 done:
     FF_LOSS_SCRATCH_FREE(ctx, rows, num_seq);
     return status;

@@ -51,22 +51,23 @@ ff_status ff_loss_pae(ff_ctx *ctx, double *value, float *grad_logits, double wei
     FF_LOSS_SCRATCH(ctx, rows, n);
     const double counts = ff_loss_resolution_counts(in->resolution) ? 1 : 0;
     const double sum_mask = ff_sum_mask(in->mask, n), norm = MEAN_EPSILON + sum_mask * sum_mask;
+    const ff_loss_rows r = ff_loss_all_rows(in->rows, n);
 #pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = r.first; i < r.end; i++) {
         double predicted[12], truth[12];
         frame_of(predicted, in->predicted_affine, i);
         frame_of(truth, in->true_affine, i);
         rows[i] = 0;
         for (int64_t j = 0; j < n; j++) {
             const double factor = counts * (double)in->mask[i] * (double)in->mask[j];
-            const int64_t at = (i * n + j) * num_bins;
+            const int64_t at = ((i - r.first) * n + j) * num_bins;
             if (factor != 0)
                 rows[i] += factor * ff_row_cross_entropy(in->logits + at, num_bins, pair_bin(in, predicted, truth, j),
                                                          grad_logits == NULL ? NULL : grad_logits + at,
                                                          weight * factor / norm);
         }
     }
-    *value = ff_sum_rows(rows, n) / norm;
+    *value = ff_sum_rows(rows + r.first, r.end - r.first) / norm;
 done:
     FF_LOSS_SCRATCH_FREE(ctx, rows, n);
     return status;

@@ -19,6 +19,14 @@ ff_loss_weights ff_loss_stage_weights(ff_training_stage stage)
 
 double ff_loss_sample_weight(const float *seq_mask, int64_t num_res) { return sqrt(ff_sum_mask(seq_mask, num_res)); }
 
+double ff_loss_weighted_sum(const ff_loss_parts *parts, const ff_loss_weights *weights, double sample_weight)
+{
+    return sample_weight *
+           (weights->structure_module * parts->structure_module + weights->masked_msa * parts->masked_msa +
+            weights->distogram * parts->distogram + weights->plddt * parts->plddt + weights->resolved * parts->resolved +
+            weights->pae * parts->pae);
+}
+
 /* The renamed truth of the side-chain FAPE, in one block. */
 typedef struct {
     float *better, *pos, *exists, *frames;
@@ -105,10 +113,7 @@ ff_status ff_loss_total(ff_ctx *ctx, ff_loss_parts *parts, const ff_loss_grads *
         structure_losses(ctx, parts, g, in, &truth, sample_weight * weights->structure_module, weights->violation));
     FF_TRY_DONE(head_losses(ctx, parts, g, in, weights, sample_weight, lddt));
     parts->lddt_ca = mean_lddt(lddt, &in->plddt);
-    parts->total = sample_weight *
-                   (weights->structure_module * parts->structure_module + weights->masked_msa * parts->masked_msa +
-                    weights->distogram * parts->distogram + weights->plddt * parts->plddt +
-                    weights->resolved * parts->resolved + weights->pae * parts->pae);
+    parts->total = ff_loss_weighted_sum(parts, weights, sample_weight);
 done:
     FF_LOSS_SCRATCH_FREE(ctx, lddt, num_lddt);
     FF_LOSS_SCRATCH_FREE(ctx, block, RENAMED_FLOATS * n);

@@ -197,12 +197,18 @@ ff_status ff_loss_violation(ff_ctx *ctx, ff_violation_result *result, const ff_v
 
 /* ---- cross entropies ---- */
 
+/* Logits of rows first .. end - 1 only, as a rank has them: the value is their part of the sum over all rows. 0, 0 = all rows. */
+typedef struct {
+    int64_t first, end;
+} ff_loss_rows;
+
 typedef struct {
     int64_t num_res, num_bins;
-    const float *logits;           /* [num_res, num_res, num_bins] */
+    const float *logits;           /* [num_res, num_res, num_bins], or its rows; so is the gradient */
     const float *bin_edges;        /* [num_bins - 1] Å, rising: 2.3125 .. 21.6875 for 64 bins */
     const float *pseudo_beta;      /* [num_res, 3] true CB, CA of glycine */
     const float *pseudo_beta_mask; /* [num_res] */
+    ff_loss_rows rows;
 } ff_distogram_inputs;
 
 /** Cross entropy of distances between pseudo-beta atoms, mean over pairs, the diagonal included (Suppl. eq. 41).
@@ -214,9 +220,10 @@ void ff_loss_distogram_targets(int32_t *bins, float *distances, const ff_distogr
 
 typedef struct {
     int64_t num_seq, num_res, num_class;
-    const float *logits;     /* [num_seq, num_res, num_class] */
+    const float *logits;     /* [num_seq, num_res, num_class], or its rows; so is the gradient */
     const int32_t *true_msa; /* [num_seq, num_res] */
     const float *bert_mask;  /* [num_seq, num_res] 1 = position was masked or replaced */
+    ff_loss_rows rows;       /* sequences */
 } ff_masked_msa_inputs;
 
 /** Cross entropy of masked MSA positions (Suppl. eq. 42). A class outside of 0 .. num_class - 1 where the mask is 1 is
@@ -255,12 +262,13 @@ ff_status ff_loss_resolved(ff_ctx *ctx, double *value, float *grad_logits, doubl
 
 typedef struct {
     int64_t num_res, num_bins;
-    const float *logits;           /* [num_res, num_res, num_bins]; row = frame */
+    const float *logits;           /* [num_res, num_res, num_bins]; row = frame; or its rows, and so is the gradient */
     const float *breaks;           /* [num_bins - 1] Å: linspace(0, 31) */
     const float *predicted_affine; /* [num_res, 7] final_affines */
     const float *true_affine;      /* [num_res, 7] backbone_affine_tensor */
     const float *mask;             /* [num_res] backbone_affine_mask */
     double resolution;
+    ff_loss_rows rows;
 } ff_pae_inputs;
 
 /** Cross entropy of aligned errors: distance of CA j from its true place, seen from frame i (Suppl. eq. 43). */
@@ -321,6 +329,9 @@ typedef struct {
     double distogram, masked_msa, plddt, resolved, pae;
     double lddt_ca; /* mean target of the pLDDT loss over resolved CA, 0..1 */
 } ff_loss_parts;
+
+/** The weighted sum of parts: ff_loss_parts.total. */
+double ff_loss_weighted_sum(const ff_loss_parts *parts, const ff_loss_weights *weights, double sample_weight);
 
 /**
  * The training loss of one sample: sample_weight * sum of weight * part (Suppl. eq. 7); gradients are added

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dap/dap.h"
 #include "structure/labels.h"
 #include "structure/residue_constants.h"
 
@@ -14,6 +15,7 @@ typedef struct {
     ff_ctx *ctx;
     const ff_array_set *batch;
     int64_t slice, num_res, num_seq;
+    ff_loss_rows sequences, residues; /* this rank's */
 } labels;
 
 static const void *label_data(const labels *l, const char *name, ff_array_type type, int ndim, const int64_t *shape)
@@ -132,6 +134,7 @@ static void head_inputs(const labels *l, const ff_model *model, const ff_model_o
     const float *mask = floats(l, "all_atom_mask", FF_DIMS(n, 37));
     in->distogram = (ff_distogram_inputs){.num_res = n,
                                           .num_bins = h->distogram_num_bins,
+                                          .rows = l->residues,
                                           .logits = ff_data(out->heads.distogram),
                                           .bin_edges = edges,
                                           .pseudo_beta = floats(l, "pseudo_beta", FF_DIMS(n, 3)),
@@ -139,6 +142,7 @@ static void head_inputs(const labels *l, const ff_model *model, const ff_model_o
     in->masked_msa = (ff_masked_msa_inputs){.num_seq = l->num_seq,
                                             .num_res = n,
                                             .num_class = h->masked_msa_num_output,
+                                            .rows = l->sequences,
                                             .logits = ff_data(out->heads.masked_msa),
                                             .true_msa = integers(l, "true_msa", FF_DIMS(l->num_seq, n)),
                                             .bert_mask = floats(l, "bert_mask", FF_DIMS(l->num_seq, n))};
@@ -156,6 +160,7 @@ static void head_inputs(const labels *l, const ff_model *model, const ff_model_o
                                         .resolution = resolution};
     in->pae = (ff_pae_inputs){.num_res = n,
                               .num_bins = h->pae_num_bins,
+                              .rows = l->residues,
                               .logits = ff_data(out->heads.predicted_aligned_error),
                               .breaks = edges + h->distogram_num_bins - 1,
                               .predicted_affine = in->backbone.traj[in->backbone.num_layer - 1],
@@ -179,13 +184,48 @@ static ff_loss_grads output_grads(ff_ctx *ctx, const ff_model_output *out, const
                            .pae_logits = grad_of(ctx, out->heads.predicted_aligned_error)};
 }
 
+/* Where the logits are sharded their rows are this rank's. */
+static labels get_labels(ff_ctx *ctx, const ff_array_set *batch, int64_t slice, const ff_model_output *out)
+{
+    const int rank = ff_dap_rank(ctx), size = ff_dap_size(ctx);
+    const ff_evoformer_output *r = &out->representations;
+    labels l = {ctx, batch, slice, out->num_res, r->num_seq, {0, 0}, {0, 0}};
+    if (size > 1) {
+        const int64_t first = ff_shard_first(r->num_rows, rank, size), row = ff_shard_first(l.num_res, rank, size);
+        l.sequences.first = first < l.num_seq ? first : l.num_seq;
+        l.sequences.end = l.sequences.first + r->msa->shape[0];
+        l.residues = (ff_loss_rows){row, row + ff_shard_length(l.num_res, rank, size)};
+    }
+    return l;
+}
+
+/* Parts of sharded logits: summed over ranks, in their order. */
+static void sum_over_ranks(ff_ctx *ctx, ff_loss_parts *parts, const ff_loss_weights *weights, double sample_weight)
+{
+    enum { SHARDED = 3 };
+    double *const all[SHARDED] = {&parts->masked_msa, &parts->distogram, &parts->pae}, own[SHARDED] = {*all[0], *all[1], *all[2]};
+    const int size = ff_dap_size(ctx);
+    double *gathered = size == 1 ? NULL : ff_scratch_begin(ctx, (size_t)size * sizeof own);
+    if (gathered == NULL || ff_dap_all_gather_bytes(ctx, gathered, own, size, sizeof own) != FF_OK) {
+        ff_scratch_end(ctx, gathered);
+        return;
+    }
+    for (int i = 0; i < SHARDED; i++) {
+        *all[i] = 0;
+        for (int r = 0; r < size; r++)
+            *all[i] += gathered[r * SHARDED + i];
+    }
+    parts->total = ff_loss_weighted_sum(parts, weights, sample_weight);
+    ff_scratch_end(ctx, gathered);
+}
+
 ff_status ff_model_loss(ff_ctx *ctx, ff_loss_parts *parts, const ff_model *model, const ff_array_set *batch, int64_t slice,
                         const ff_model_output *out, const ff_loss_weights *weights, double sample_weight, bool backward)
 {
     FF_TRY(ctx->status);
     memset(parts, 0, sizeof *parts);
     const ff_heads_config *h = &model->heads.config;
-    const labels l = {ctx, batch, slice, out->num_res, out->representations.msa->shape[0]};
+    const labels l = get_labels(ctx, batch, slice, out);
     layer_arrays s;
     get_layers(ctx, &s, &out->structure, backward);
     ff_tensor *edges = ff_tensor_create(ctx, FF_SHAPE(h->distogram_num_bins + h->pae_num_bins));
@@ -202,6 +242,8 @@ ff_status ff_model_loss(ff_ctx *ctx, ff_loss_parts *parts, const ff_model *model
     const ff_loss_grads grads = backward && ctx->status == FF_OK ? output_grads(ctx, out, &s) : (ff_loss_grads){0};
     if (ff_computing(ctx))
         ff_loss_total(ctx, parts, backward ? &grads : NULL, &in, weights, sample_weight);
+    if (ff_computing(ctx))
+        sum_over_ranks(ctx, parts, weights, sample_weight);
     ff_tensor_release(edges);
     return ctx->status;
 }
