@@ -18,11 +18,12 @@
 #include "data/chain_record.h"
 #include "data/command.h"
 #include "data/structure_find.h"
+#include "io/safe_file.h"
 
 /* ---- 1. options ---- */
 
 typedef struct {
-    const char *chain, *chain_list, *msa_dir, *clusters, *max_release_date, *output;
+    const char *chain, *chain_list, *msa_dir, *clusters, *max_release_date, *fasta, *output;
     double assume_resolution;
     int64_t max_msa;
     bool allow_undated, alphafold_compatible, distillation, append;
@@ -49,6 +50,8 @@ static const ff_option table[] = {
     {"distillation", FF_OPTION_FLAG, AT(distillation), NULL, NULL, "Record",
      "mark the chains as predicted, for self-distillation"},
     {"append", FF_OPTION_FLAG, AT(append), NULL, NULL, "Output", "extend the data set that is there"},
+    {"fasta", FF_OPTION_STRING, AT(fasta), NULL, NULL, "Output",
+     "sequences of all records too, to search with: the alignments can then be given to a second run"},
     {"o", FF_OPTION_STRING, AT(output), NULL, NULL, "Output", "the data set"},
     FF_OPTION_END};
 
@@ -325,6 +328,26 @@ static void report_missing(chains_run *run)
         }
 }
 
+static ff_status write_fasta(ff_ctx *ctx, FILE *file, const void *arg)
+{
+    const ff_dataset *d = arg;
+    (void)ctx;
+    for (int64_t k = 0; k < ff_dataset_count(d); k++)
+        fprintf(file, ">%s\n%s\n", ff_dataset_get(d, k)->name, ff_dataset_get(d, k)->sequence);
+    return FF_OK;
+}
+
+static ff_status write_sequences(chains_run *run)
+{
+    ff_dataset *d;
+    if (run->o->fasta == NULL)
+        return FF_OK;
+    FF_TRY(ff_dataset_open(run->ctx, &d, run->o->output));
+    const ff_status status = ff_safe_file_write(run->ctx, run->o->fasta, write_fasta, d);
+    ff_dataset_close(d);
+    return status;
+}
+
 static ff_status finish(chains_run *run)
 {
     report_missing(run);
@@ -336,6 +359,7 @@ static ff_status finish(chains_run *run)
     const int64_t records = ff_dataset_written(writer);
     run->writer = NULL;
     FF_TRY(ff_dataset_commit(run->ctx, writer));
+    FF_TRY(write_sequences(run));
     printf("%s: %lld chains of %lld residues written, %lld with an alignment; %lld records in all; left out: %lld "
            "released too late, "
            "%lld undated, %lld not asked for\n",
