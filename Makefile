@@ -165,7 +165,8 @@ $(AMX_SOFTWARE): kernels/cpu/mm.c Makefile $(BUILD)/config.mk
 	@mkdir -p $(@D); echo "  CC    $< (amx in software)"
 	$(Q)$(CC) $(CFLAGS_ALL) -DFF_ISA=amx_software -DFF_BF16=1 -DFF_ISA_AMX=1 $(AVX512) -include tests/amx_software.h -MMD -MP -c $< -o $@
 endif
-TEST_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,tests/main_tests.c $(TEST_SOURCES) $(wildcard tests/golden_*.c)) $(AMX_SOFTWARE) \
+TEST_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,tests/main_tests.c $(TEST_SOURCES) $(wildcard tests/golden_*.c) \
+  $(filter-out bench/main_%,$(wildcard bench/*.c))) $(AMX_SOFTWARE) \
   $(if $(filter 1,$(EMULATE)),$(patsubst %.cu,$(BUILD)/obj/%.emu.o,$(wildcard tests/*.cu)))
 $(BUILD)/bin/tests: $(TEST_OBJECTS) $(LIBRARY)
 	@mkdir -p $(@D); echo "  LD    $@"

@@ -24,6 +24,7 @@ typedef struct {
     int64_t blocks;   /* of a stack or model; 0 = all of a model */
     bool keep_inputs; /* tape nodes keep their inputs only */
     bool checkpoint;  /* each block of a stack is a checkpointed region */
+    int dap_size;     /* in plan mode: what rank 0 of so many does and sends; 0 or 1 = a single process */
 } bench_sizes;
 
 typedef struct bench_op bench_op;
@@ -38,6 +39,7 @@ typedef struct {
     double flop;        /* of one forward pass: matrix products, by the cost formulas */
     double bytes;       /* least traffic of one forward pass */
     double bytes_back;  /* of its backward; 0 = twice the forward */
+    double parameter_bytes; /* of a model, float32 */
     void *state;        /* the operation's own */
 } bench_run;
 
@@ -86,6 +88,21 @@ ff_status bench_measure(bench_run *run, int64_t repeat, bool quick, bench_result
 
 /** Run the pass in plan mode and print what it costs, operation by operation. Modules only. */
 ff_status bench_plan(bench_run *run, bool json);
+
+/* The records of a pass in plan mode. */
+typedef struct {
+    struct ff_plan_record *records; /* [count], owned */
+    int64_t count;
+    size_t peak_bytes; /* pool high-water mark, with the inputs */
+    double parameter_bytes;
+} bench_recording;
+
+/** Run the pass in plan mode and keep its records; destroy them also after a failure. */
+ff_status bench_record(const bench_run *run, bench_recording *recording);
+void bench_recording_destroy(bench_recording *recording);
+
+/** The best of a few runs of the machine's GEMM peak (GFLOP/s; 0 = no GEMM library) and copy bandwidth (GB/s). */
+ff_status bench_machine_peaks(ff_ctx *ctx, ff_dtype dtype, double *gflops, double *gbytes_per_s);
 
 /* ---- arrays ---- */
 

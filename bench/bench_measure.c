@@ -11,6 +11,7 @@
 #endif
 
 #include "core/random.h"
+#include "dap/dap.h"
 #include "kernels/gemm.h"
 #include "tensor/plan.h"
 #include "tensor/pool.h"
@@ -93,6 +94,18 @@ static void peaks_end(machine_peaks *p)
     p->gemm = p->from = p->to = NULL;
 }
 
+ff_status bench_machine_peaks(ff_ctx *ctx, ff_dtype dtype, double *gflops, double *gbytes_per_s)
+{
+    machine_peaks peaks = {0};
+    const ff_status status = peaks_begin(ctx, &peaks, dtype);
+    for (int i = 0; status == FF_OK && i < LEAST_PEAK_RUNS; i++)
+        peaks_run(&peaks);
+    *gflops = peaks.gflops;
+    *gbytes_per_s = peaks.bandwidth;
+    peaks_end(&peaks);
+    return status;
+}
+
 /* ---- resident memory ---- */
 
 static void reset_resident_peak(void)
@@ -173,6 +186,8 @@ static ff_status plan_pass(const bench_run *run, bench_run *dry, ff_ctx *ctx)
     FF_TRY(ff_pool_create(ctx, 0, true));
     FF_TRY_DONE(ff_plan_create(ctx));
     FF_TRY_DONE(dry->op->set_up(dry));
+    if (dry->sizes.dap_size > 1)
+        FF_TRY_DONE(ff_dap_init_plan(ctx, 0, dry->sizes.dap_size));
     ff_pool_reset_peak(ctx->pool);
     run_pass(dry);
     status = ctx->status;
@@ -186,6 +201,7 @@ static void plan_end(bench_run *dry)
 {
     if (dry->state != NULL)
         dry->op->tear_down(dry);
+    ff_dap_finalize(dry->ctx);
     ff_plan_destroy(dry->ctx);
     ff_pool_destroy(dry->ctx);
 }
@@ -201,6 +217,32 @@ ff_status bench_plan(bench_run *run, bool json)
         ff_plan_print(&ctx, stdout, json);
     plan_end(&dry);
     return status;
+}
+
+ff_status bench_record(const bench_run *run, bench_recording *recording)
+{
+    ff_ctx ctx;
+    bench_run dry;
+    *recording = (bench_recording){0};
+    ff_status status = plan_pass(run, &dry, &ctx);
+    if (status == FF_OK) {
+        recording->count = ff_plan_count(ctx.plan);
+        recording->records = calloc((size_t)recording->count + 1, sizeof *recording->records);
+        if (recording->records == NULL)
+            status = FF_FAIL(run->ctx, FF_ERR_MEM, "out of memory for %lld records", (long long)recording->count);
+        for (int64_t i = 0; status == FF_OK && i < recording->count; i++)
+            recording->records[i] = *ff_plan_get(ctx.plan, i);
+        recording->peak_bytes = ff_pool_get_stats(ctx.pool).peak;
+        recording->parameter_bytes = dry.parameter_bytes;
+    }
+    plan_end(&dry);
+    return status;
+}
+
+void bench_recording_destroy(bench_recording *recording)
+{
+    free(recording->records);
+    *recording = (bench_recording){0};
 }
 
 static ff_status predict(bench_run *run, bench_result *result)

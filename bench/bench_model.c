@@ -143,6 +143,7 @@ static ff_status set_up(bench_run *run)
         config.evoformer.evoformer_num_block = run->sizes.blocks;
     ctx->keep_inputs = run->sizes.keep_inputs;
     FF_TRY(ff_model_create(ctx, &s->model, &config, run->pass != BENCH_INFERENCE));
+    run->parameter_bytes = (double)sizeof(float) * (double)s->model.parameters.total;
     if (!ff_pool_is_dry(ctx->pool))
         FF_TRY(ff_model_initialise(ctx, &s->model.parameters, 1));
     FF_TRY(make_features(run, s));

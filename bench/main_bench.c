@@ -2,6 +2,7 @@
  *
  *     fastfold-bench                        the Evoformer block, each pass
  *     fastfold-bench list                   what can be measured
+ *     fastfold-bench simulate --help        a training step or a prediction on a described cluster
  *     fastfold-bench modules kernels        all of it
  *     fastfold-bench evoformer_block triangle_attention_starting_node --pass inference --num-res 512 --json */
 #include <stdio.h>
@@ -11,6 +12,7 @@
 #endif
 
 #include "bench/bench.h"
+#include "bench/simulate.h"
 #include "core/options.h"
 #include "core/version.h"
 #include "tensor/pool.h"
@@ -19,7 +21,7 @@
 /* ---- options ---- */
 
 typedef struct {
-    int64_t num_seq, num_res, num_extra, num_templ, blocks, threads, repeat;
+    int64_t num_seq, num_res, num_extra, num_templ, blocks, dap, threads, repeat;
     int pass, dtype, backend, isa, keep;
     bool checkpoint, plan, quick, json;
 } bench_options;
@@ -33,6 +35,8 @@ static const ff_option option_table[] = {
     {"num-templ", FF_OPTION_INT64, offsetof(bench_options, num_templ), "4", "1..", "Sizes", "templates T"},
     {"blocks", FF_OPTION_INT64, offsetof(bench_options, blocks), "0", "0..", "Sizes",
      "blocks of a stack or model; 0 = 8 of a stack, all of a model"},
+    {"dap", FF_OPTION_INT64, offsetof(bench_options, dap), "1", "1..4096", "Sizes",
+     "with --plan: what one of so many ranks does and sends"},
     {"pass", FF_OPTION_ENUM, offsetof(bench_options, pass), "each", "inference|forward|backward|both|each", "What",
      "inference: no tape, in place; forward: with tape; backward: without its forward; both: forward and backward"},
     {"keep", FF_OPTION_ENUM, offsetof(bench_options, keep), "all", "inputs|all", "What",
@@ -56,9 +60,10 @@ static const ff_option option_table[] = {
     FF_OPTION_END};
 
 static const ff_program program = {
-    "fastfold-bench", "[list | OP...] [options]",
+    "fastfold-bench", "[list | simulate | OP...] [options]",
     "Measures kernels, modules, blocks and stacks of the Evoformer, and this machine's GEMM and memory peaks in between.\n"
-    "Without OP: evoformer_block. `kernels`, `modules` and `models` stand for all of them.",
+    "Without OP: evoformer_block. `kernels`, `modules` and `models` stand for all of them.\n"
+    "`simulate --help` tells about steps on clusters that are not at hand.",
     option_table};
 
 /* GEMM runs that differ by more than this say that the machine is busy: fractions of the peak are then worth little. */
@@ -182,7 +187,9 @@ static ff_status run_pass(ff_ctx *ctx, const bench_options *o, const bench_op *o
     bench_run run = {.ctx = ctx, .k = ctx->kernels, .op = op, .pass = pass,
                      .sizes = {.num_seq = o->num_seq, .num_res = o->num_res, .num_extra = o->num_extra,
                                .num_templ = o->num_templ, .blocks = num_blocks(o, op), .keep_inputs = o->keep == KEEP_INPUTS,
-                               .checkpoint = o->checkpoint}};
+                               .checkpoint = o->checkpoint, .dap_size = (int)o->dap}};
+    if (o->dap > 1 && !(o->plan && op >= bench_model_ops && op < bench_model_ops + bench_num_model_ops))
+        return FF_FAIL(ctx, FF_ERR_ARG, "--dap is for the plan of a model: add --plan to model, model_small or model_tiny");
     if (o->plan) {
         if (!o->json)
             printf("%s, %s: S %lld, R %lld, E %lld\n", op->name, pass_names[pass], (long long)o->num_seq,
@@ -249,6 +256,8 @@ int main(int argc, char **argv)
     bench_options o;
     ff_arguments args;
     ff_context_init(&ctx);
+    if (argc > 1 && strcmp(argv[1], "simulate") == 0)
+        return bench_simulate(argc - 1, argv + 1);
     if (ff_options_parse(&ctx, &program, &o, argc, argv, &args) != FF_OK) {
         fprintf(stderr, "%s: %s\n", program.name, ctx.message);
         return 2;

@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-typedef struct {
+typedef struct ff_plan_record {
     const char *name; /* operation, by AlphaFold's module name where it is one */
     bool backward;
     double flop;          /* multiply + add = 2, matrix products as in costs (recomputation not counted in forward) */
