@@ -146,7 +146,7 @@ struct ProjectNormGradient : ff_matmul_traits {
     }
 };
 
-/* What both backward passes keep of a chunk of positions. */
+/* Statistics, and what passes keep of a chunk of positions. */
 template <class T>
 struct Scratch {
     float2 *stats, *center_stats;
@@ -160,6 +160,7 @@ struct Scratch {
         if (!backward) {
             stats = arena.take<float2>(positions);
             center_stats = arena.take<float2>(positions);
+            grads = arena.take<T>(ff_min(positions, FF_ROW_CHUNK) * a.c_z); /* gates, in place */
             return arena.used;
         }
         const int64_t rows = ff_min(positions, FF_ROW_CHUNK), wide = ff_max(4 * c, 2 * a.c_z);
@@ -517,6 +518,75 @@ struct OutputProblem : ff_matmul_traits {
     }
 };
 
+/* In place, a tile of results overwrites what other tiles normalise: the gates come first, in a launch of their own. */
+template <class T>
+struct GateProblem : ff_matmul_traits {
+    ff_normed pair;
+    Params w;
+    T *gates; /* [rows, c_z] */
+    int64_t c_z;
+
+    FF_DEVICE float left(int, int64_t, int64_t r, int64_t k) const { return pair.value(r, k); }
+    FF_DEVICE float right(int, int64_t, int64_t k, int64_t n) const
+    {
+        return w.gating_linear_w[k * c_z + n];
+    }
+    FF_DEVICE void store(int64_t, int64_t r, int64_t n, const float (&value)[1]) const
+    {
+        gates[r * c_z + n] = ff_from_float<T>(ff_sigmoid(value[0] + w.gating_linear_b[n]));
+    }
+};
+
+template <class T>
+struct GatedUpdateProblem : ff_matmul_traits {
+    static constexpr bool kLeftDeep = false;
+    CenterNormed<T> center;
+    ff_normed pair;
+    Params w;
+    Args a;
+    float *out;
+    const T *gates;
+
+    FF_DEVICE float left(int, int64_t, int64_t r, int64_t k) const { return center.value(r, k); }
+    FF_DEVICE float right(int, int64_t, int64_t k, int64_t n) const
+    {
+        return w.output_projection_w[k * a.c_z + n];
+    }
+    FF_DEVICE void store(int64_t, int64_t r, int64_t n, const float (&value)[1]) const
+    {
+        const int64_t at = pair.rows.offset(pair.first + r) + n;
+        float update = (value[0] + w.output_projection_b[n]) * ff_to_float(gates[r * a.c_z + n]);
+        if (a.dropout != nullptr)
+            update *= a.dropout[(pair.first + r) % a.num_j * a.c_z + n];
+        out[at] = a.residual ? pair.x[at] + update : update;
+    }
+};
+
+template <class T>
+void output_in_place(float *out, const void *t, const Params *w, const Args *args,
+                     const Scratch<T> &s)
+{
+    const int64_t positions = args->num_i * args->num_j;
+    for (int64_t first = 0; first < positions; first += FF_ROW_CHUNK) {
+        const int64_t rows = ff_min(FF_ROW_CHUNK, positions - first);
+        GateProblem<T> g;
+        g.pair = ff_measure(s.stats, out, pair_rows(*args), first, rows, args->c_z, w->norm_scale,
+                            w->norm_offset);
+        g.w = *w;
+        g.gates = s.grads;
+        g.c_z = args->c_z;
+        ff_matmul<T>(g, 1, rows, args->c_z, args->c_z);
+        GatedUpdateProblem<T> p;
+        p.center = measure_center<T>(s.center_stats, t, w, *args, first, rows);
+        p.pair = g.pair;
+        p.w = *w;
+        p.a = *args;
+        p.out = out;
+        p.gates = s.grads;
+        ff_matmul<T>(p, 1, rows, args->c_z, args->c_hidden);
+    }
+}
+
 template <class T>
 void output_forward(float *out, const float *pair, const void *t, const Params *w, const Args *args,
                     void *scratch)
@@ -524,6 +594,10 @@ void output_forward(float *out, const float *pair, const void *t, const Params *
     const int64_t positions = args->num_i * args->num_j;
     Scratch<T> s;
     s.carve(*args, false, scratch);
+    if (out == pair && args->c_z > FF_TILE_COLUMNS) {
+        output_in_place<T>(out, t, w, args, s);
+        return;
+    }
     OutputProblem<T> p = {};
     p.center = measure_center<T>(s.center_stats, t, w, *args, 0, positions);
     p.pair = ff_measure(s.stats, pair, pair_rows(*args), 0, positions, args->c_z, w->norm_scale,
