@@ -4,6 +4,8 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "core/utf8.h"
+
 enum { RECORD_BYTES = 8192, TEXT_BYTES = 2048 }; /* escaping makes at most 6 bytes of one, and then cuts */
 
 static const char *const level_names[] = {"error", "warning", "info", "debug"};
@@ -11,8 +13,9 @@ static const char *const level_names[] = {"error", "warning", "info", "debug"};
 /* Append `text` as the inside of a JSON string; stops early rather than run over `end`. */
 static char *append_json(char *out, const char *end, const char *text)
 {
-    for (; *text != '\0' && end - out > 7; text++) {
+    for (int length = 1; *text != '\0' && end - out > 7; text += length > 1 ? length : 1) {
         const unsigned char c = (unsigned char)*text;
+        length = ff_utf8_length(text);
         if (c == '"' || c == '\\') {
             *out++ = '\\';
             *out++ = (char)c;
@@ -21,8 +24,11 @@ static char *append_json(char *out, const char *end, const char *text)
             *out++ = 'n';
         } else if (c < 0x20) {
             out += snprintf(out, 7, "\\u%04x", c);
+        } else if (length == 0) { /* no UTF-8: the replacement character */
+            out += snprintf(out, 7, "\\ufffd");
         } else {
-            *out++ = (char)c;
+            memcpy(out, text, (size_t)length);
+            out += length;
         }
     }
     return out;

@@ -36,7 +36,8 @@ static ff_status read_msas(ff_ctx *ctx, const ff_query_input *in, ff_msa *read, 
     }
     if (in->num_msas > 0)
         return FF_OK;
-    FF_WARN(ctx, "\"%.80s\" has no alignment; its features are those of the sequence alone", in->description);
+    if (!in->quiet_alone)
+        FF_WARN(ctx, "\"%.80s\" has no alignment; its features are those of the sequence alone", in->description);
     FF_TRY(ff_msa_from_sequence(ctx, own, in->sequence, in->description));
     all[(*num_all)++] = own;
     return FF_OK;

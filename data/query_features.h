@@ -24,6 +24,7 @@ typedef struct {
     const char *hits;              /* .hhr or hmmsearch's Stockholm; NULL = no search for templates was done */
     ff_template_source *templates; /* where structures come from; NULL = no template features */
     bool alphafold_compatible;     /* first row as it is, no lenient reading */
+    bool quiet_alone;              /* no warning about a query without an alignment */
 } ff_query_input;
 
 typedef struct {

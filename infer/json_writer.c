@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "infer/text.h"
+#include "core/utf8.h"
 
 void ff_json_begin(ff_json *json, FILE *file, bool lines)
 {
@@ -23,7 +23,7 @@ static void put_text(FILE *file, const char *text)
     fputc('"', file);
     while (*text != '\0') {
         const unsigned char c = (unsigned char)*text;
-        const int length = ff_text_utf8_length(text);
+        const int length = ff_utf8_length(text);
         if (c == '"' || c == '\\')
             fprintf(file, "\\%c", c);
         else if (c < 0x20 || c == '<' || c == 0x7f)

@@ -15,12 +15,6 @@ extern "C" {
  */
 const char *ff_text_ascii_line(char *out, size_t size, const char *text);
 
-/**
- * Length of the valid UTF-8 character that begins at `text`, 1..4; 0 where none does (overlong forms, surrogates,
- * stray and missing continuation bytes) and at the end of the text.
- */
-int ff_text_utf8_length(const char *text);
-
 #ifdef __cplusplus
 }
 #endif
