@@ -1,75 +1,16 @@
-/* Contents: features of a target; a feature file; a batch file. */
+/* Contents: a feature file; a batch file. */
 #include "infer/inputs.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/fasta.h"
-#include "data/msa_folder.h"
-#include "data/query_features.h"
 #include "structure/residue_constants.h"
-
-/* ---- features of a target ---- */
-
-/* Alignment files of a target, in the order of their rows. */
-static ff_status list_msas(ff_ctx *ctx, const ff_target *target, const ff_input_options *o, const ff_msa_files *found,
-                           ff_query_msa **msas, int64_t *count)
-{
-    const int64_t own = target->msa_path != NULL ? 1 : 0, most = own + o->num_msas + found->msas.count;
-    *count = 0;
-    *msas = calloc((size_t)most + 1, sizeof **msas);
-    if (*msas == NULL)
-        return FF_FAIL(ctx, FF_ERR_MEM, "out of memory for alignments");
-    if (own > 0)
-        (*msas)[(*count)++] = (ff_query_msa){target->msa_path, 0, false};
-    for (int64_t i = 0; i < o->num_msas; i++)
-        (*msas)[(*count)++] = (ff_query_msa){o->msas[i], ff_msa_file_max_seq(o->msas[i]), false};
-    for (int64_t i = 0; i < found->msas.count; i++) {
-        const char *path = ff_text_list_get(&found->msas, i);
-        (*msas)[(*count)++] = (ff_query_msa){path, ff_msa_file_max_seq(path), false};
-    }
-    return FF_OK;
-}
-
-ff_status ff_input_features(ff_ctx *ctx, ff_array_set *features, const ff_target *target, const ff_input_options *o,
-                            ff_input_counts *counts)
-{
-    ff_status status = FF_OK;
-    ff_msa_files found = {0};
-    ff_query_msa *msas = NULL;
-    int64_t num_msas = 0;
-    ff_query_counts n = {0};
-    char name[FF_FILE_NAME_BYTES];
-    if (o->msa_dir != NULL) {
-        ff_fasta_file_name(name, target->name);
-        FF_TRY_DONE(ff_msa_files_find(ctx, &found, o->msa_dir, name));
-        if (found.msas.count == 0) {
-            char text[512];
-            FF_WARN(ctx, "%s: %s", target->source, ff_msa_folder_explain(o->msa_dir, name, text, sizeof text));
-        }
-    }
-    FF_TRY_DONE(list_msas(ctx, target, o, &found, &msas, &num_msas));
-    const char *hits = o->hhr != NULL ? o->hhr : found.hits;
-    const ff_query_input input = {.description = target->name,
-                                  .sequence = target->sequence,
-                                  .msas = msas,
-                                  .num_msas = num_msas,
-                                  .hits = o->templates == NULL ? NULL : hits,
-                                  .templates = o->templates,
-                                  .alphafold_compatible = o->alphafold_compatible};
-    FF_TRY_DONE(ff_query_features(ctx, features, &input, &n));
-    *counts = (ff_input_counts){n.num_seq, n.num_templates, n.num_seq < 2};
-done:
-    free(msas);
-    ff_msa_files_destroy(&found);
-    return status;
-}
 
 const char *ff_input_single_sequence_note(void)
 {
     return "no alignment: predicted from the single sequence, so confidence will be low; give an A3M file with --msa "
-           "(a search with `fastfold-data features`, or ColabFold's MMseqs2 server, makes one)";
+           "(ColabFold's MMseqs2 server makes one), or databases to search in, as --uniref90 FILE or --mmseqs DB";
 }
 
 /* ---- a feature file ---- */

@@ -1,12 +1,11 @@
 /* main_infer.c - fastfold-infer: from sequences to predicted structures.
  *
  * Contents
- *   1. options
- *   2. the run: signals
- *   3. models
- *   4. one target
- *   5. all targets
- *   6. main */
+ *   1. the run: signals
+ *   2. models
+ *   3. one target
+ *   4. all targets
+ *   5. main */
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -18,9 +17,10 @@
 #include <omp.h>
 #endif
 
-#include "core/options.h"
 #include "core/sha256.h"
 #include "core/version.h"
+#include "data/fasta.h"
+#include "infer/infer_options.h"
 #include "infer/inputs.h"
 #include "infer/output.h"
 #include "infer/predict.h"
@@ -35,98 +35,7 @@
 
 enum { EXIT_DONE = 0, EXIT_FAILED_ = 1, EXIT_USAGE = 2 };
 
-/* ---- 1. options ---- */
-
-typedef struct {
-    ff_option_list weights, presets, msas;
-    const char *msa_dir, *hhr, *template_dir, *obsolete, *max_template_date, *features, *batch, *output_dir;
-    int64_t num_recycle, num_ensemble, num_seq, num_extra, max_templates, seed, num_seeds, threads, max_memory, blocks;
-    double recycle_tolerance;
-    int dtype, backend, isa, b_column;
-    int64_t placeholder;
-    bool allow_undated, alphafold_compatible, random_weights, plan, save_raw, overwrite, json_log, mmcif, report;
-} infer_options;
-
-#define AT(member) offsetof(infer_options, member)
-static const ff_option table[] = {
-    {"weights", FF_OPTION_LIST, AT(weights), NULL, NULL, "Model",
-     "AlphaFold .npz, checkpoint .h5 or OpenFold .pt; given again = several models, ranked"},
-    {"preset", FF_OPTION_LIST, AT(presets), NULL, NULL, "Model",
-     "model_1 .. model_5, model_1_ptm .. model_5_ptm, small, tiny; one for each --weights (default: what the file fits)"},
-    {"random-weights", FF_OPTION_FLAG, AT(random_weights), NULL, NULL, "Model",
-     "numbers of no meaning instead of a weight file: to try the machinery"},
-    {"num-recycle", FF_OPTION_INT64, AT(num_recycle), "-1", "-1..100", "Model",
-     "passes after the first; -1 = as the preset (or the batch) has it"},
-    {"recycle-tolerance", FF_OPTION_DOUBLE, AT(recycle_tolerance), "0", "0..", "Model",
-     "stop recycling when CA distances change less than this, Å root mean square; 0 = never"},
-    {"num-ensemble", FF_OPTION_INT64, AT(num_ensemble), "1", "1..64", "Model", "samples of the MSA averaged in a pass"},
-    {"num-seq", FF_OPTION_INT64, AT(num_seq), "-1", "-1..", "Model", "most MSA rows; -1 = as the preset has it"},
-    {"num-extra", FF_OPTION_INT64, AT(num_extra), "-1", "-1..", "Model", "most extra MSA rows"},
-    {"max-templates", FF_OPTION_INT64, AT(max_templates), "-1", "-1..8", "Model", "most templates"},
-    {"template-torsion-placeholder", FF_OPTION_INT64, AT(placeholder), "1", "0..1", "Model",
-     "1: undefined template torsions are sin 1, cos 0 (repeatable); 0: what released AlphaFold makes of them"},
-    {"seed", FF_OPTION_INT64, AT(seed), "0", "0..", "Model", "key of the rows drawn from the MSA"},
-    {"num-seeds", FF_OPTION_INT64, AT(num_seeds), "1", "1..1000", "Model", "predictions by seed, seed + 1, ..., ranked"},
-    {"blocks", FF_OPTION_INT64, AT(blocks), "0", "0..48", "Model", "run only so many Evoformer blocks (for benchmarks); 0 = all"},
-    {"msa", FF_OPTION_LIST, AT(msas), NULL, NULL, "Input", "A3M or Stockholm file of the only target; may be given again"},
-    {"msa-dir", FF_OPTION_STRING, AT(msa_dir), NULL, NULL, "Input", "folder with NAME/*.a3m, *.sto, *.hhr or NAME.a3m ... for each target"},
-    {"hhr", FF_OPTION_STRING, AT(hhr), NULL, NULL, "Input", "template hits of the only target (hhsearch or hmmsearch)"},
-    {"template-dir", FF_OPTION_STRING, AT(template_dir), NULL, NULL, "Input", "folder of mmCIF or PDB files of the hits"},
-    {"obsolete", FF_OPTION_STRING, AT(obsolete), NULL, NULL, "Input", "the PDB's obsolete.dat"},
-    {"max-template-date", FF_OPTION_STRING, AT(max_template_date), NULL, NULL, "Input", "latest release date of a template, YYYY-MM-DD"},
-    {"allow-undated", FF_OPTION_FLAG, AT(allow_undated), NULL, NULL, "Input", "files without a release date pass the cut-off"},
-    {"alphafold-compatible", FF_OPTION_FLAG, AT(alphafold_compatible), NULL, NULL, "Input", "refuse what AlphaFold refuses"},
-    {"features", FF_OPTION_STRING, AT(features), NULL, NULL, "Input", "features.h5 of fastfold-data instead of a sequence"},
-    {"batch", FF_OPTION_STRING, AT(batch), NULL, NULL, "Input", "FILE.h5 or FILE.h5:/GROUP, arrays as the model reads them"},
-    {"dtype", FF_OPTION_ENUM, AT(dtype), "f32", "f32|bf16", "Machine", "type of matrix-product operands"},
-    {"backend", FF_OPTION_ENUM, AT(backend), "cpu", "cpu|emulated|cuda", "Machine", "where kernels run"},
-    {"isa", FF_OPTION_ENUM, AT(isa), "best", "best|plain|avx2|avx512|avx512_bf16|amx", "Machine", "instruction set"},
-    {"threads", FF_OPTION_INT64, AT(threads), "0", "0..4096", "Machine", "OpenMP threads, 0 = as the environment says"},
-    {"max-memory", FF_OPTION_BYTES, AT(max_memory), NULL, "64M..", "Machine", "memory budget, like 20G; default: no limit"},
-    {"plan", FF_OPTION_FLAG, AT(plan), NULL, NULL, "Machine", "only say what it takes"},
-    {"output-dir", FF_OPTION_STRING, AT(output_dir), "predictions", NULL, "Output", "folder for a folder of each target"},
-    {"overwrite", FF_OPTION_FLAG, AT(overwrite), NULL, NULL, "Output", "replace results that are there"},
-    {"save-raw", FF_OPTION_FLAG, AT(save_raw), NULL, NULL, "Output", "result.h5 with all outputs of the model"},
-    {"mmcif", FF_OPTION_FLAG, AT(mmcif), "on", NULL, "Output", "write ranked_N.cif (ModelCIF)"},
-    {"report", FF_OPTION_FLAG, AT(report), "on", NULL, "Output", "write report.html"},
-    {"b-factor", FF_OPTION_ENUM, AT(b_column), "plddt", "plddt|100-plddt", "Output", "what the B-factor column holds"},
-    {"json-log", FF_OPTION_FLAG, AT(json_log), NULL, NULL, "Output", "log records as JSON lines"},
-    FF_OPTION_END};
-
-static const ff_program program = {
-    "fastfold-infer", "[options] INPUT...",
-    "Predicts the structures of proteins. INPUT: FASTA file (every record is a target), A3M file (its first row), a folder of\n"
-    "such files, or - for FASTA on standard input.",
-    table};
-
-static int usage_error(const char *message)
-{
-    fprintf(stderr, "%s: %s; --help lists the options\n", program.name, message);
-    return EXIT_USAGE;
-}
-
-/* What options say together. @return EXIT_DONE when they make sense */
-static int check_usage(const infer_options *o, const ff_arguments *args)
-{
-    const bool file_input = o->features != NULL || o->batch != NULL;
-    if (o->features != NULL && o->batch != NULL)
-        return usage_error("--features and --batch are both inputs; give one of them");
-    if (file_input && args->num_positional > 0)
-        return usage_error("--features and --batch stand in place of INPUT");
-    if (!file_input && args->num_positional == 0)
-        return usage_error("nothing to predict: give a FASTA file");
-    if (o->presets.count > 0 && o->weights.count > 0 && o->presets.count != o->weights.count)
-        return usage_error("one --preset for each --weights, or none");
-    if (o->weights.count == 0 && o->random_weights && o->presets.count == 0)
-        return usage_error("--random-weights needs a --preset");
-    if (o->weights.count > 0 && o->random_weights)
-        return usage_error("--random-weights and --weights exclude each other");
-    if (o->hhr != NULL && o->template_dir == NULL)
-        return usage_error("--hhr needs --template-dir DIR, where the structures of the hits are");
-    return EXIT_DONE;
-}
-
-/* ---- 2. the run ---- */
+/* ---- 1. the run ---- */
 
 /* Nothing but this reaches a signal handler: the signal that told us to end. */
 static volatile sig_atomic_t told_to_end;
@@ -143,20 +52,25 @@ static void watch_signals(void)
 
 typedef struct {
     ff_ctx ctx;
-    infer_options o;
+    ff_infer_options o;
     ff_predictor *models; /* [num_models] */
     int64_t num_models;
-    ff_template_source *templates;
     ff_targets targets;
+    ff_feature_maker *maker;    /* NULL with --features and --batch */
+    ff_feature_query *queries;  /* [num_queries] of the targets without a problem */
+    char (*query_names)[FF_FILE_NAME_BYTES];
+    int64_t *query_of;          /* [targets.count] -1 = none */
+    char *cache;                /* of searches, when --cache was not given */
     ff_array_set given; /* of --features or --batch */
     ff_run_log log;
     char weights_hash[FF_SHA256_HEX_BYTES];
+    bool folder_begun; /* of the target under way */
 } infer_run;
 
-/* ---- 3. models ---- */
+/* ---- 2. models ---- */
 
 /* Options of the command line over those of the preset. */
-static void adjust(const infer_options *o, ff_predictor *p)
+static void adjust(const ff_infer_options *o, ff_predictor *p)
 {
     ff_process_options *d = &p->process;
     if (o->num_seq >= 0)
@@ -187,20 +101,25 @@ static ff_status open_model(infer_run *r, ff_predictor *p, const char *preset, c
     }
     if (r->o.plan)
         FF_TRY(ff_predictor_open_dry(ctx, p, preset));
-    else if (weights == NULL && !r->o.random_weights)
+    else if (weights == NULL && !r->o.random_weights) {
+        ff_model_config config;
+        FF_TRY(ff_model_config_preset(ctx, &config, preset)); /* an unknown name is the first thing to hear about */
         return ff_weights_absent(ctx, preset);
-    else
+    } else
         FF_TRY(ff_predictor_open(ctx, p, preset, weights, (uint64_t)r->o.seed));
     adjust(&r->o, p);
-    FF_INFO(ctx, "model %s%s: %lld parameters from %s", p->name, asked == NULL ? " (as the file fits)" : "",
-            (long long)p->model.parameters.total, weights == NULL ? "a random generator: the prediction means nothing" : weights);
+    FF_INFO(ctx, "model %s%s: %lld parameters%s%s", p->name, asked == NULL ? " (as the file fits)" : "",
+            (long long)p->model.parameters.total, r->o.plan ? "" : " from ",
+            r->o.plan         ? ""
+            : weights == NULL ? "a random generator: the prediction means nothing"
+                              : weights);
     return FF_OK;
 }
 
 /* Names, sizes and times of weight files, and the options that change a result. */
 static void hash_models(infer_run *r)
 {
-    const infer_options *o = &r->o;
+    const ff_infer_options *o = &r->o;
     ff_sha256 hash;
     char text[256];
     ff_sha256_begin(&hash);
@@ -222,7 +141,7 @@ static void hash_models(infer_run *r)
 
 static ff_status open_models(infer_run *r)
 {
-    const infer_options *o = &r->o;
+    const ff_infer_options *o = &r->o;
     const char *family[FF_FAMILY_MODELS];
     if (o->weights.count == 0 && o->presets.count == 0 && !o->plan)
         return ff_weights_absent(&r->ctx, "model_1_ptm");
@@ -241,20 +160,7 @@ static ff_status open_models(infer_run *r)
     return FF_OK;
 }
 
-/* ---- 4. one target ---- */
-
-/* Features of a target, and what was found. */
-static ff_status get_features(infer_run *r, const ff_target *target, ff_array_set *features, ff_input_counts *counts)
-{
-    const infer_options *o = &r->o;
-    const ff_input_options input = {.msas = o->msas.items,
-                                    .num_msas = o->msas.count,
-                                    .msa_dir = o->msa_dir,
-                                    .hhr = o->hhr,
-                                    .templates = r->templates,
-                                    .alphafold_compatible = o->alphafold_compatible};
-    return ff_input_features(&r->ctx, features, target, &input, counts);
-}
+/* ---- 3. one target ---- */
 
 /* Everything a result depends on. */
 static void hash_target(const infer_run *r, const ff_target *target, const ff_array_set *features, char hex[FF_SHA256_HEX_BYTES])
@@ -290,34 +196,53 @@ static ff_status set_msa(infer_run *r, const ff_array_set *features, ff_predicti
     return status;
 }
 
-/* Sizes of the batch a model gets from these features (or of the batch that was given). */
-static void batch_sizes(const infer_run *r, const ff_predictor *p, const ff_target *target, const ff_array_set *features,
+/* Sizes of the batch a model gets from these features, or of the batch that was given; without features the most there can be. */
+static void batch_sizes(const infer_run *r, const ff_predictor *p, const ff_array_set *features,
                         int64_t *num_seq, int64_t *num_extra, int64_t *num_templ)
 {
+    const ff_process_options *d = &p->process;
+    const int64_t most = d->num_seq - (d->reduce_msa_clusters_by_max_templates ? d->max_templates : 0);
+    if (features == NULL) {
+        *num_seq = most;
+        *num_extra = d->num_extra;
+        *num_templ = d->max_templates;
+        return;
+    }
     const ff_array *msa = ff_array_find(features, r->o.batch != NULL ? "msa_feat" : "msa");
     const ff_array *extra = ff_array_find(features, "extra_msa"), *templates = ff_array_find(features, "template_aatype");
-    const ff_process_options *d = &p->process;
-    (void)target;
     *num_templ = templates == NULL ? 0 : templates->shape[r->o.batch != NULL ? 1 : 0];
     if (r->o.batch != NULL) {
         *num_seq = msa->shape[1];
         *num_extra = extra == NULL ? 0 : extra->shape[1];
         return;
     }
-    const int64_t rows = msa->shape[0], most = d->num_seq - (d->reduce_msa_clusters_by_max_templates ? d->max_templates : 0);
+    const int64_t rows = msa->shape[0];
     *num_seq = rows < most ? rows : most;
     *num_extra = rows - *num_seq < d->num_extra ? rows - *num_seq : d->num_extra;
     *num_templ = *num_templ < d->max_templates ? *num_templ : d->max_templates;
 }
 
+/* "1.25 GiB", "3.1 MiB" */
+static const char *size_text(char text[32], double bytes)
+{
+    const double mib = 1024.0 * 1024.0;
+    if (bytes < 1024 * mib)
+        snprintf(text, 32, "%.1f MiB", bytes / mib);
+    else
+        snprintf(text, 32, "%.2f GiB", bytes / (1024 * mib));
+    return text;
+}
+
 static void print_cost(const ff_target *target, const ff_predictor *p, const ff_predict_cost *c)
 {
-    const double gib = 1024.0 * 1024.0 * 1024.0;
-    printf("%s, %s: %lld residues, %lld MSA rows, %lld extra rows, %lld templates: %.2f GiB (weights %.2f, batch %.2f, "
-           "activations %.2f, results %.2f), %.2f TFLOP a pass, %.2f in all\n",
+    char total[32], weights[32], batch[32], activations[32], results[32];
+    printf("%s, %s: %lld residues, %lld MSA rows, %lld extra rows, %lld templates: %s (weights %s, batch %s, activations %s, "
+           "results %s), %.4g TFLOP a pass, %.4g in all\n",
            target->folder, p->name, (long long)c->num_res, (long long)c->num_seq, (long long)c->num_extra,
-           (long long)c->num_templ, c->total_bytes / gib, c->weights_bytes / gib, c->batch_bytes / gib,
-           c->activation_bytes / gib, c->result_bytes / gib, c->flop / 1e12, c->flop_all / 1e12);
+           (long long)c->num_templ, size_text(total, c->total_bytes), size_text(weights, c->weights_bytes),
+           size_text(batch, c->batch_bytes), size_text(activations, c->activation_bytes), size_text(results, c->result_bytes),
+           c->flop / 1e12, c->flop_all / 1e12);
+    fflush(stdout);
 }
 
 /* Plan, print when asked, and refuse what does not fit. */
@@ -326,7 +251,7 @@ static ff_status plan_target(infer_run *r, const ff_target *target, const ff_arr
     for (int64_t m = 0; m < r->num_models; m++) {
         ff_predict_cost cost;
         int64_t num_seq, num_extra, num_templ;
-        batch_sizes(r, &r->models[m], target, features, &num_seq, &num_extra, &num_templ);
+        batch_sizes(r, &r->models[m], features, &num_seq, &num_extra, &num_templ);
         FF_TRY(ff_predict_plan(&r->ctx, &r->models[m], target->num_res, num_seq, num_extra, num_templ, &cost));
         if (r->o.plan)
             print_cost(target, &r->models[m], &cost);
@@ -413,16 +338,20 @@ static ff_status run_in_folder(infer_run *r, const ff_target *target, const ff_a
     char hash[FF_SHA256_HEX_BYTES];
     ff_target_folder folder = {0};
     hash_target(r, target, features, hash);
+    r->folder_begun = true;
     ff_status status = ff_target_folder_begin(ctx, &folder, r->o.output_dir, target, hash, r->o.overwrite);
     if (status == FF_OK && folder.finished) {
         ff_run_log_skip(&r->log, target->folder);
     } else if (status == FF_OK) {
         const ff_predictor *p = &r->models[0];
+        if (single_sequence)
+            FF_WARN(ctx, "%s: %s", target->folder, ff_input_single_sequence_note());
         const ff_evoformer_config *t = &p->model.evoformer.config;
         ff_run_log_target(&r->log, &(ff_run_target){.name = target->folder,
                                                     .num_res = target->num_res,
                                                     .num_predictions = r->num_models * r->o.num_seeds,
-                                                    .num_recycle = p->process.num_recycle,
+                                                    .num_recycle = p->forward.num_recycle >= 0 ? p->forward.num_recycle
+                                                                                               : p->process.num_recycle,
                                                     .num_ensemble = r->o.num_ensemble,
                                                     .num_steps = t->evoformer_num_block + t->extra_msa_num_block + 1});
         status = predict_all(r, target, features, single_sequence, folder.path);
@@ -435,30 +364,45 @@ static ff_status run_in_folder(infer_run *r, const ff_target *target, const ff_a
     return status;
 }
 
-static ff_status run_target(infer_run *r, const ff_target *target)
+static ff_status predict_features(infer_run *r, const ff_target *target, const ff_array_set *features, bool single_sequence)
+{
+    FF_TRY(plan_target(r, target, features));
+    return r->o.plan ? FF_OK : run_in_folder(r, target, features, single_sequence);
+}
+
+static ff_status run_target(infer_run *r, const ff_target *target, int64_t query)
 {
     ff_ctx *ctx = &r->ctx;
     ff_status status = FF_OK;
-    ff_array_set made, *features = &r->given;
-    ff_input_counts counts = {0};
-    ff_array_set_init(&made);
+    ff_made_features made;
     if (target->problem != NULL)
         return FF_FAIL(ctx, FF_ERR_FORMAT, "%s", target->problem);
-    if (r->o.features == NULL && r->o.batch == NULL) {
-        features = &made;
-        FF_TRY_DONE(get_features(r, target, &made, &counts));
-        if (counts.single_sequence)
-            FF_WARN(ctx, "%s: %s", target->folder, ff_input_single_sequence_note());
-    }
-    FF_TRY_DONE(plan_target(r, target, features));
-    if (!r->o.plan)
-        status = run_in_folder(r, target, features, counts.single_sequence);
+    if (r->maker == NULL)
+        return predict_features(r, target, &r->given, false);
+    if (r->o.plan && ff_feature_maker_searches(r->maker))
+        return plan_target(r, target, NULL);
+    FF_TRY_DONE(ff_feature_maker_make(ctx, r->maker, query, &made));
+    const bool single_sequence = made.counts.num_seq < 2;
+    if (ff_feature_maker_complaint(r->maker, query) != NULL)
+        FF_WARN(ctx, "%s", ff_feature_maker_complaint(r->maker, query));
+    status = predict_features(r, target, &made.set, single_sequence);
 done:
-    ff_array_set_destroy(&made);
+    ff_made_features_destroy(&made);
     return status;
 }
 
-/* ---- 5. all targets ---- */
+/* A target that failed before its folder was begun says so there as well, unless an earlier result is in it. */
+static void record_failure(infer_run *r, const ff_target *target)
+{
+    ff_ctx quiet = r->ctx;
+    ff_target_folder folder = {0};
+    ff_context_clear(&quiet);
+    if (!r->folder_begun && ff_target_folder_begin(&quiet, &folder, r->o.output_dir, target, "", false) == FF_OK)
+        ff_target_folder_end(&quiet, &folder, target, FF_TARGET_FAILED, r->ctx.message);
+    ff_target_folder_destroy(&folder);
+}
+
+/* ---- 4. all targets ---- */
 
 /* An input that cannot be read is a target with a problem when there are others. */
 static ff_status add_input(infer_run *r, const char *path, bool only)
@@ -472,20 +416,31 @@ static ff_status add_input(infer_run *r, const char *path, bool only)
     return ff_targets_add(&r->ctx, &r->targets, slash == NULL ? path : slash + 1, "", path, NULL, NULL, problem);
 }
 
+/* The number of passes is the batch's, unless the command line says how many of them. */
+static void use_batch_passes(infer_run *r)
+{
+    const int64_t slices = ff_array_find(&r->given, "msa_feat")->shape[0];
+    for (int64_t m = 0; m < r->num_models; m++)
+        if (r->o.num_recycle < 0)
+            r->models[m].process.num_recycle = slices / r->o.num_ensemble - 1;
+}
+
 static ff_status collect_targets(infer_run *r, const ff_arguments *args)
 {
     ff_ctx *ctx = &r->ctx;
-    const infer_options *o = &r->o;
+    const ff_infer_options *o = &r->o;
     bool placeholder = o->placeholder != 0;
     if (o->features != NULL)
         FF_TRY(ff_input_read_features(ctx, &r->given, &r->targets, o->features));
-    if (o->batch != NULL)
+    if (o->batch != NULL) {
         FF_TRY(ff_input_read_batch(ctx, &r->given, &r->targets, o->batch, &placeholder));
+        use_batch_passes(r);
+    }
     for (int64_t m = 0; m < r->num_models; m++)
         r->models[m].forward.template_torsion_placeholder = placeholder;
     for (int i = 0; i < args->num_positional; i++)
         FF_TRY(add_input(r, args->positional[i], args->num_positional == 1));
-    if (r->targets.count > 1 && (o->msas.count > 0 || o->hhr != NULL))
+    if (r->targets.count > 1 && (o->make.msas.count > 0 || o->make.hhr != NULL))
         return FF_FAIL(ctx, FF_ERR_ARG, "--msa and --hhr belong to one target, and the input holds %lld; --msa-dir DIR serves several",
                        (long long)r->targets.count);
     FF_TRY(ff_targets_choose_folders(ctx, &r->targets));
@@ -493,25 +448,73 @@ static ff_status collect_targets(infer_run *r, const ff_arguments *args)
     return o->plan ? FF_OK : ff_targets_write_names(ctx, &r->targets, o->output_dir);
 }
 
-static ff_status open_templates(infer_run *r)
+/* What cannot fit even without an alignment is found out before hours of searching. */
+static ff_status check_memory(infer_run *r, ff_target *target)
 {
-    const infer_options *o = &r->o;
-    if (o->template_dir == NULL)
+    ff_ctx *ctx = &r->ctx;
+    for (int64_t m = 0; m < r->num_models && r->o.max_memory > 0; m++) {
+        ff_predict_cost cost;
+        FF_TRY(ff_predict_plan(ctx, &r->models[m], target->num_res, 1, 0, 0, &cost));
+        if (ff_predict_fits(ctx, &r->models[m], &cost, r->o.max_memory) == FF_OK)
+            continue;
+        target->problem = strdup(ctx->message);
+        ff_context_clear(ctx);
+        return target->problem == NULL ? FF_FAIL(ctx, FF_ERR_MEM, "out of memory") : FF_OK;
+    }
+    return FF_OK;
+}
+
+/* Targets that are sequences: their alignments and templates, found or searched. */
+static ff_status find_inputs(infer_run *r)
+{
+    ff_ctx *ctx = &r->ctx;
+    const size_t most = (size_t)r->targets.count + 1;
+    int64_t count = 0;
+    if (r->maker == NULL)
         return FF_OK;
-    const ff_template_options options = {.folder = o->template_dir,
-                                         .obsolete = o->obsolete,
-                                         .max_date = o->max_template_date,
-                                         .allow_undated = o->allow_undated,
-                                         .alphafold_compatible = o->alphafold_compatible,
-                                         .cancel = &told_to_end};
-    return ff_template_source_create(&r->ctx, &r->templates, &options);
+    r->queries = calloc(most, sizeof *r->queries);
+    r->query_names = calloc(most, sizeof *r->query_names);
+    r->query_of = calloc(most, sizeof *r->query_of);
+    if (r->queries == NULL || r->query_names == NULL || r->query_of == NULL)
+        return FF_FAIL(ctx, FF_ERR_MEM, "out of memory for targets");
+    for (int64_t i = 0; i < r->targets.count; i++) {
+        ff_target *t = &r->targets.items[i];
+        r->query_of[i] = -1;
+        if (t->problem == NULL && ff_feature_maker_searches(r->maker))
+            FF_TRY(check_memory(r, t));
+        if (t->problem != NULL)
+            continue;
+        ff_fasta_file_name(r->query_names[count], t->name);
+        r->query_of[i] = count;
+        r->queries[count] = (ff_feature_query){.name = r->query_names[count],
+                                               .description = t->name,
+                                               .sequence = t->sequence,
+                                               .source = t->source,
+                                               .msa = t->msa_path};
+        count++;
+    }
+    FF_TRY(ff_feature_maker_set_queries(ctx, r->maker, r->queries, count));
+    return r->o.plan ? FF_OK : ff_feature_maker_search(ctx, r->maker, NULL, NULL);
+}
+
+/* What searches found stays beside the predictions: a run that is stopped need not search again. */
+static ff_status open_maker(infer_run *r)
+{
+    if (r->o.features != NULL || r->o.batch != NULL)
+        return FF_OK;
+    if (r->o.make.cache == NULL && !r->o.plan) {
+        r->cache = ff_path_join(&r->ctx, r->o.output_dir, ".searches");
+        if (r->cache == NULL)
+            return r->ctx.status;
+        r->o.make.cache = r->cache;
+    }
+    return ff_feature_maker_create(&r->ctx, &r->maker, &r->o.make, &told_to_end);
 }
 
 static ff_status set_up(infer_run *r)
 {
     ff_ctx *ctx = &r->ctx;
-    const infer_options *o = &r->o;
-    ctx->log.json = o->json_log;
+    const ff_infer_options *o = &r->o;
     ctx->seed = (uint64_t)o->seed;
 #ifdef _OPENMP
     if (o->threads > 0)
@@ -520,21 +523,24 @@ static ff_status set_up(infer_run *r)
     FF_TRY(ff_kernels_get(ctx, &ctx->kernels, (ff_backend)o->backend, (ff_isa)(o->isa - 1), (ff_dtype)o->dtype));
     FF_TRY(ff_pool_create(ctx, 0, false));
     FF_TRY(open_models(r));
-    return open_templates(r);
+    return open_maker(r);
 }
+
+static int64_t query_of(const infer_run *r, int64_t target) { return r->query_of == NULL ? -1 : r->query_of[target]; }
 
 /* Costs alone. */
 static int plan_targets(infer_run *r)
 {
     int exit_status = EXIT_DONE;
     for (int64_t i = 0; i < r->targets.count && told_to_end == 0; i++) {
-        if (run_target(r, &r->targets.items[i]) == FF_OK)
+        const ff_target *target = &r->targets.items[i];
+        if (run_target(r, target, query_of(r, i)) == FF_OK)
             continue;
-        fprintf(stderr, "%s: %s: %s\n", program.name, r->targets.items[i].folder, r->ctx.message);
+        ff_log_write(&r->ctx.log, FF_LOG_ERROR, "%s: %s", target->folder, r->ctx.message);
         ff_context_clear(&r->ctx);
         exit_status = EXIT_FAILED_;
     }
-    return told_to_end != 0 ? EXIT_FAILED_ : exit_status;
+    return exit_status;
 }
 
 /* One bad target does not stop the rest; a signal does. */
@@ -546,20 +552,23 @@ static int run_targets(infer_run *r)
     ff_run_log_begin(&r->log, ctx, stderr, r->targets.count, &told_to_end);
     for (int64_t i = 0; i < r->targets.count && told_to_end == 0; i++) {
         const ff_target *target = &r->targets.items[i];
-        if (run_target(r, target) == FF_OK)
+        r->folder_begun = false;
+        if (run_target(r, target, query_of(r, i)) == FF_OK)
             continue;
+        record_failure(r, target);
         ff_run_log_target_end(&r->log, target->folder, FF_TARGET_FAILED, ctx->message, NULL);
         ff_context_clear(ctx);
     }
-    const int exit_status = ff_run_log_end(&r->log);
-    if (told_to_end != 0)
-        fprintf(stderr, "%s: stopped by signal %d; run it again to go on\n", program.name, (int)told_to_end);
-    return exit_status;
+    return ff_run_log_end(&r->log);
 }
 
 static void clean_up(infer_run *r)
 {
-    ff_template_source_destroy(r->templates);
+    ff_feature_maker_destroy(r->maker);
+    free(r->cache);
+    free(r->queries);
+    free(r->query_names);
+    free(r->query_of);
     for (int64_t i = 0; i < r->num_models; i++)
         ff_predictor_close(&r->models[i]);
     free(r->models);
@@ -569,32 +578,53 @@ static void clean_up(infer_run *r)
         ff_pool_destroy(&r->ctx);
 }
 
-/* ---- 6. main ---- */
+/* ---- 5. main ---- */
+
+/* The last word of a run that did not get to its targets, or was stopped: one line, also for those who read JSON. */
+static void say(const infer_run *r, const char *message)
+{
+    if (r->o.json_log)
+        ff_log_write(&r->ctx.log, FF_LOG_ERROR, "%s", message);
+    else
+        fprintf(stderr, "%s: %s\n", ff_infer_program.name, message);
+}
+
+static int run_all(infer_run *r, const ff_arguments *args)
+{
+    char message[96];
+    int exit_status;
+    r->ctx.log.json = r->o.json_log;
+    watch_signals();
+    if (set_up(r) == FF_OK && collect_targets(r, args) == FF_OK && find_inputs(r) == FF_OK) {
+        exit_status = run_targets(r);
+    } else {
+        exit_status = r->ctx.status == FF_ERR_ARG ? EXIT_USAGE : EXIT_FAILED_;
+        if (told_to_end == 0)
+            say(r, r->ctx.message);
+    }
+    if (told_to_end != 0) {
+        snprintf(message, sizeof message, "stopped by signal %d; the same command goes on where it was", (int)told_to_end);
+        say(r, message);
+        exit_status = EXIT_FAILED_;
+    }
+    return exit_status;
+}
 
 int main(int argc, char **argv)
 {
-    infer_run r = {0};
+    infer_run r = {.maker = NULL};
     ff_arguments args;
     ff_context_init(&r.ctx);
     ff_array_set_init(&r.given);
-    if (ff_options_parse(&r.ctx, &program, &r.o, argc, argv, &args) != FF_OK) {
-        fprintf(stderr, "%s: %s\n", program.name, r.ctx.message);
+    if (ff_infer_options_read(&r.ctx, &r.o, argc, argv, &args) != FF_OK) {
+        say(&r, r.ctx.message);
         return EXIT_USAGE;
     }
     if (args.help || args.version) {
-        (args.help ? ff_options_print_help : ff_options_print_version)(&program, stdout);
+        (args.help ? ff_options_print_help : ff_options_print_version)(&ff_infer_program, stdout);
         return EXIT_DONE;
     }
-    int exit_status = check_usage(&r.o, &args);
-    if (exit_status != EXIT_DONE)
-        return exit_status;
-    watch_signals();
-    if (set_up(&r) == FF_OK && collect_targets(&r, &args) == FF_OK) {
-        exit_status = run_targets(&r);
-    } else {
-        fprintf(stderr, "%s: %s\n", program.name, r.ctx.message);
-        exit_status = r.ctx.status == FF_ERR_ARG ? EXIT_USAGE : EXIT_FAILED_;
-    }
+    const int exit_status = run_all(&r, &args);
     clean_up(&r);
     return exit_status;
 }

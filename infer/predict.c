@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/random.h"
 #include "model/initialise.h"
 #include "model/weights_fit.h"
 #include "structure/residue_constants.h"
@@ -38,6 +39,25 @@ static ff_status set_sizes(ff_ctx *ctx, ff_predictor *p, const char *preset, ff_
     return FF_OK;
 }
 
+/* AlphaFold starts with last layers of zeros: all atoms in one place, all confidences alike. To show what the machinery does
+ * they get normal numbers of variance 1 / fan-in as well. */
+static void fill_zero_layers(ff_parameters *parameters, uint64_t seed)
+{
+    for (int64_t k = 0; k < parameters->count; k++) {
+        const ff_parameter *p = &parameters->items[k];
+        float *values = parameters->values + p->offset;
+        bool zero = p->ndim >= 2;
+        for (int64_t i = 0; zero && i < p->size; i++)
+            zero = values[i] == 0.0f;
+        if (!zero)
+            continue;
+        const ff_random_key key = {seed, ff_random_stream(1, (uint64_t)k)};
+        const double scale = sqrt((double)p->shape[p->ndim - 1] / (double)p->size);
+        for (int64_t i = 0; i < p->size; i++)
+            values[i] = (float)scale * ff_random_normal(key, (uint64_t)i);
+    }
+}
+
 ff_status ff_predictor_open(ff_ctx *ctx, ff_predictor *p, const char *preset, const char *weights, uint64_t seed)
 {
     char found[FF_PRESET_NAME_BYTES];
@@ -52,8 +72,11 @@ ff_status ff_predictor_open(ff_ctx *ctx, ff_predictor *p, const char *preset, co
     FF_TRY(set_sizes(ctx, p, preset, &config));
     FF_TRY(ff_model_create(ctx, &p->model, &config, false));
     p->random_weights = weights == NULL;
-    return weights == NULL ? ff_model_initialise(ctx, &p->model.parameters, seed)
-                           : ff_weights_read(ctx, &p->model.parameters, weights);
+    if (weights != NULL)
+        return ff_weights_read(ctx, &p->model.parameters, weights);
+    FF_TRY(ff_model_initialise(ctx, &p->model.parameters, seed));
+    fill_zero_layers(&p->model.parameters, seed);
+    return FF_OK;
 }
 
 ff_status ff_predictor_open_dry(ff_ctx *ctx, ff_predictor *p, const char *preset)
@@ -206,7 +229,7 @@ static ff_status make_raw(ff_ctx *ctx, const ff_predictor *p, const ff_model_out
 /* Passes as they end. */
 typedef struct {
     const ff_predictor *p;
-    ff_recycle_record records[64];
+    ff_recycle_record records[128]; /* --num-recycle goes to 100 */
     int64_t count;
     double begin_s;
     ff_predict_pass_fn on_pass;
@@ -355,18 +378,37 @@ done:
     return status;
 }
 
+/* The longest chain that fits in place of this one; 0 = none. */
+static int64_t longest_that_fits(ff_ctx *ctx, const ff_predictor *p, const ff_predict_cost *cost, int64_t max_bytes)
+{
+    int64_t fits = 0, fails = cost->num_res;
+    while (fails - fits > 1) {
+        const int64_t middle = (fits + fails) / 2;
+        ff_predict_cost c;
+        if (ff_predict_plan(ctx, p, middle, cost->num_seq, cost->num_extra, cost->num_templ, &c) != FF_OK)
+            return 0;
+        *(c.total_bytes <= (double)max_bytes ? &fits : &fails) = middle;
+    }
+    return fits;
+}
+
 ff_status ff_predict_fits(ff_ctx *ctx, const ff_predictor *p, const ff_predict_cost *cost, int64_t max_bytes)
 {
     const double gib = 1024.0 * 1024.0 * 1024.0;
     ff_predict_cost less;
-    char advice[160] = "a machine with more memory, or several under mpirun";
+    char advice[160];
     if (max_bytes <= 0 || cost->total_bytes <= (double)max_bytes)
         return FF_OK;
-    if (ff_predict_plan(ctx, p, cost->num_res, cost->num_seq / 4 + 1, cost->num_extra / 8 + 1, cost->num_templ, &less) ==
-            FF_OK &&
-        less.total_bytes <= (double)max_bytes)
-        snprintf(advice, sizeof advice, "--num-seq %lld --num-extra %lld (needs %.2f GiB)", (long long)less.num_seq,
-                 (long long)less.num_extra, less.total_bytes / gib);
+    const int64_t num_seq = cost->num_seq / 4 + 1, num_extra = cost->num_extra / 8;
+    FF_TRY(ff_predict_plan(ctx, p, cost->num_res, num_seq, num_extra, cost->num_templ, &less));
+    if (less.total_bytes <= (double)max_bytes) {
+        snprintf(advice, sizeof advice, "--num-seq %lld --num-extra %lld (needs %.2f GiB)", (long long)num_seq,
+                 (long long)num_extra, less.total_bytes / gib);
+    } else {
+        const int64_t longest = longest_that_fits(ctx, p, cost, max_bytes);
+        FF_TRY(ctx->status);
+        snprintf(advice, sizeof advice, "a larger budget, or a part of the chain: %lld residues would fit", (long long)longest);
+    }
     return FF_FAIL(ctx, FF_ERR_MEM, "%lld residues need %.2f GiB (%.2f of them activations), --max-memory allows %.2f GiB; try %s",
                    (long long)cost->num_res, cost->total_bytes / gib, cost->activation_bytes / gib, (double)max_bytes / gib,
                    advice);

@@ -349,6 +349,22 @@ static ff_status put_buffer(ff_ctx *ctx, FILE *file, const void *arg)
     return FF_OK;
 }
 
+/* Whether a file holds these bytes already. */
+static bool holds(ff_ctx *ctx, const char *path, const ff_text_buffer *text)
+{
+    char *old = NULL;
+    size_t size = 0;
+    if (access(path, F_OK) != 0)
+        return false;
+    if (ff_text_read_all(ctx, path, &old, &size) != FF_OK) {
+        ff_context_clear(ctx);
+        return false;
+    }
+    const bool same = size == text->size && memcmp(old, text->data, size) == 0;
+    free(old);
+    return same;
+}
+
 ff_status ff_targets_write_names(ff_ctx *ctx, const ff_targets *targets, const char *output_dir)
 {
     ff_text_buffer out = {0}, path = {0};
@@ -357,7 +373,8 @@ ff_status ff_targets_write_names(ff_ctx *ctx, const ff_targets *targets, const c
     FF_TRY_DONE(ff_text_buffer_put(ctx, &path, output_dir, strlen(output_dir)));
     FF_TRY_DONE(ff_text_buffer_put(ctx, &path, "/names.tsv", 10));
     FF_TRY_DONE(collect_names(ctx, &out, targets, path.data));
-    FF_TRY_DONE(ff_safe_file_write(ctx, path.data, put_buffer, &out));
+    if (!holds(ctx, path.data, &out)) /* a finished run can be looked at again where nothing can be written */
+        FF_TRY_DONE(ff_safe_file_write(ctx, path.data, put_buffer, &out));
 done:
     ff_text_buffer_destroy(&out);
     ff_text_buffer_destroy(&path);

@@ -106,8 +106,9 @@ ff_status ff_make_folders(ff_ctx *ctx, const char *path)
             continue;
         *p = '\0';
         struct stat st;
-        if (mkdir(copy, 0777) != 0 && !(stat(copy, &st) == 0 && S_ISDIR(st.st_mode)))
-            status = FF_FAIL(ctx, FF_ERR_IO, "cannot make folder %s: %s", copy, strerror(errno));
+        const int error = mkdir(copy, 0777) == 0 ? 0 : errno;
+        if (error != 0 && !(stat(copy, &st) == 0 && S_ISDIR(st.st_mode)))
+            status = FF_FAIL(ctx, FF_ERR_IO, "cannot make folder %s: %s", copy, strerror(error));
         *p = c;
         if (c == '\0')
             break;

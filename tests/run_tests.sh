@@ -153,6 +153,10 @@ if [ -x "$BUILD/bin/fastfold-data" ]; then
         $([ -d ../shared/data ] && echo ../shared/data)
 fi
 
+if [ -x "$BUILD/bin/fastfold-infer" ]; then
+    step "fastfold-infer" sh tests/infer_smoke.sh "$BUILD/bin/fastfold-infer" $([ -d ../shared/data ] && echo ../shared/data)
+fi
+
 if [ -x "$BUILD/bin/fastfold-weights" ]; then
     step "fastfold-weights" sh tests/weights_smoke.sh "$BUILD/bin/fastfold-weights"
 fi

@@ -139,6 +139,14 @@ static void test_log_json_is_escaped(void)
                                       "\"message\": \"a \\\"b\\\" c:\\\\d\\n\\u0009e\"}\n");
 }
 
+static void test_log_json_is_utf8_whatever_the_text(void)
+{
+    ctx.log.json = true;
+    FF_WARN(&ctx, "\xc3\xa9 \xe9 \xf0\x9f\x98\x80 \xe2\x82"); /* e acute, the same in Latin-1, a smiley, a cut euro sign */
+    CU_ASSERT_STRING_EQUAL(written(), "{\"level\": \"warning\", "
+                                      "\"message\": \"\xc3\xa9 \\ufffd \xf0\x9f\x98\x80 \\ufffd\\ufffd\"}\n");
+}
+
 /* The worst text for the buffers: longer than any record, and six bytes for each of its bytes. */
 static void test_log_cuts_records_that_are_too_long(void)
 {
@@ -188,6 +196,7 @@ static CU_TestInfo tests[] = {
     {"log_is_one_line_a_record", test_log_is_one_line_a_record},
     {"log_drops_what_is_above_its_level", test_log_drops_what_is_above_its_level},
     {"log_json_is_escaped", test_log_json_is_escaped},
+    {"log_json_is_utf8_whatever_the_text", test_log_json_is_utf8_whatever_the_text},
     {"log_cuts_records_that_are_too_long", test_log_cuts_records_that_are_too_long},
     {"progress_says_how_long_it_takes", test_progress_says_how_long_it_takes},
     {"progress_is_silent_off_a_terminal", test_progress_is_silent_off_a_terminal},
