@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "bench/bench.h"
+#include "dap/dap.h"
 #include "model/initialise.h"
 #include "model/model.h"
 #include "tensor/plan.h"
@@ -172,6 +173,8 @@ static void backward(bench_run *run)
 {
     model_state *s = run->state;
     ff_tape_backward(run->ctx);
+    if (ff_dap_size(run->ctx) * ff_data_size(run->ctx) > 1 && !ff_pool_is_dry(run->ctx->pool))
+        ff_dap_reduce_gradients(run->ctx, s->model.parameters.grads, s->model.parameters.total);
     ff_model_output_release(&s->out);
 }
 

@@ -321,6 +321,41 @@ static void test_files(void)
     free(folder);
 }
 
+/* Damaged command lines end with 2, a fitted step is the step. */
+static int command(const char *const *words)
+{
+    char *argv[16];
+    int argc = 0;
+    for (; words[argc] != NULL; argc++)
+        argv[argc] = (char *)words[argc];
+    return bench_simulate(argc, argv);
+}
+
+static void test_command(void)
+{
+    char *folder, fitted[512];
+    CU_ASSERT_EQUAL_FATAL(ff_make_temporary_folder(&ctx, &folder), FF_OK);
+    snprintf(fitted, sizeof fitted, "%s/fitted.ini", folder);
+    const char *const good[] = {"simulate", "--cluster", "jobs/clusters/laptop.ini", "--preset", "tiny", "--num-res", "24",
+                                "--single-step", "7", "--write", fitted, "--json", NULL};
+    CU_ASSERT_EQUAL(command(good), 0);
+    sim_cluster c;
+    CU_ASSERT_EQUAL_FATAL(sim_cluster_read(&ctx, &c, fitted), FF_OK);
+    bench_recording recording;
+    const bench_run run = {.ctx = &ctx, .k = ctx.kernels, .op = tiny_model(), .pass = BENCH_BOTH,
+                           .sizes = {.num_seq = 128, .num_res = 24, .num_extra = 1024, .num_templ = 1}};
+    CU_ASSERT_EQUAL_FATAL(bench_record(&run, &recording), FF_OK);
+    CU_ASSERT_DOUBLE_EQUAL(replay_tiny(&c, &recording, 1, 1, SIM_BLOCKING).step_s, 7, 1e-6);
+    bench_recording_destroy(&recording);
+    sim_cluster_destroy(&c);
+    const char *const none[] = {"simulate", NULL}, *const crowded[] = {"simulate", "--cluster", "jobs/clusters/laptop.ini",
+                                                                      "--preset", "tiny", "--dap", "3", NULL};
+    CU_ASSERT_EQUAL(command(none), 2);
+    CU_ASSERT_EQUAL(command(crowded), 2);
+    ff_remove_folder(folder);
+    free(folder);
+}
+
 static CU_TestInfo tests[] = {{"operations", test_operations},
                               {"exchanges", test_exchanges},
                               {"all-reduces", test_all_reduces},
@@ -333,6 +368,7 @@ static CU_TestInfo tests[] = {{"operations", test_operations},
                               {"one rank sends nothing", test_one_rank_sends_nothing},
                               {"ordered", test_ordered},
                               {"files", test_files},
+                              {"command", test_command},
                               CU_TEST_INFO_NULL};
 
 CU_SuiteInfo suite_bench_simulate = {"bench_simulate", NULL, NULL, set_up, tear_down, tests};
