@@ -7,13 +7,17 @@
 #include <sys/mman.h>
 
 /* A freed block waits in a list sorted by size, and a request takes a waiting block of exactly its rounded size: a step
- * asks for the same few sizes each time, so after the first one the system is not asked again. */
+ * asks for the same few sizes each time. What waits is bounded, since the sizes of one moment are not those of another and chains
+ * differ in length: before the pool holds more than 1 + 1 / SLACK_PART times the most that was ever in use at once, a large
+ * request takes over the pages of a waiting large block of about its size (only the difference is new to the system), and blocks
+ * that have waited longest are given back. */
 
-enum { ALIGNMENT = 64, PAGE = 4096, HUGE_FROM = 4 << 20 };
+enum { ALIGNMENT = 64, PAGE = 4096, HUGE_FROM = 4 << 20, SLACK_PART = 4 };
 
 typedef struct {
     void *memory;
     size_t bytes;
+    uint64_t freed; /* count of frees when it was freed */
 } cached_block;
 
 struct ff_pool {
@@ -22,6 +26,8 @@ struct ff_pool {
     ff_pool_stats stats;
     cached_block *cached; /* ascending by bytes */
     int64_t num_cached, capacity;
+    uint64_t num_freed;
+    size_t most; /* in use at once, ever */
     char dry_memory[ALIGNMENT]; /* what dry requests point at; never read or written */
 };
 
@@ -100,14 +106,77 @@ static int64_t lower_bound(const ff_pool *pool, size_t bytes)
     return lo;
 }
 
+static void remove_cached(ff_pool *pool, int64_t i)
+{
+    memmove(pool->cached + i, pool->cached + i + 1, (size_t)(pool->num_cached - i - 1) * sizeof *pool->cached);
+    pool->num_cached--;
+}
+
 static void *take_cached(ff_pool *pool, size_t bytes)
 {
     const int64_t i = lower_bound(pool, bytes);
     if (i == pool->num_cached || pool->cached[i].bytes != bytes)
         return NULL;
     void *memory = pool->cached[i].memory;
-    memmove(pool->cached + i, pool->cached + i + 1, (size_t)(pool->num_cached - i - 1) * sizeof *pool->cached);
-    pool->num_cached--;
+    remove_cached(pool, i);
+    return memory;
+}
+
+/* Most that may be held once `bytes` more are in use. */
+static size_t most_held(const ff_pool *pool, size_t bytes)
+{
+    const size_t in_use = pool->stats.in_use + bytes, most = in_use > pool->most ? in_use : pool->most;
+    return most + most / SLACK_PART;
+}
+
+/* A waiting large block made as long as `bytes`: the one nearest in size; NULL when there is none. */
+static void *resize_cached(ff_pool *pool, size_t bytes)
+{
+    int64_t i = lower_bound(pool, bytes);
+    const bool below = i > 0 && pool->cached[i - 1].bytes >= HUGE_FROM;
+    if (i == pool->num_cached || (below && bytes - pool->cached[i - 1].bytes < pool->cached[i].bytes - bytes))
+        i--;
+    if (i < 0 || pool->cached[i].bytes < HUGE_FROM)
+        return NULL;
+    void *memory = mremap(pool->cached[i].memory, pool->cached[i].bytes, bytes, MREMAP_MAYMOVE);
+    if (memory == MAP_FAILED)
+        return NULL;
+    pool->stats.reserved += bytes - pool->cached[i].bytes;
+    remove_cached(pool, i);
+    return memory;
+}
+
+/* Give back what has waited longest until the pool, with `bytes` more, holds no more than it may. */
+static void give_back(ff_pool *pool, size_t bytes, size_t most)
+{
+    while (pool->num_cached > 0 && pool->stats.reserved + bytes > most) {
+        int64_t oldest = 0;
+        for (int64_t i = 1; i < pool->num_cached; i++)
+            if (pool->cached[i].freed < pool->cached[oldest].freed)
+                oldest = i;
+        system_free(pool->cached[oldest].memory, pool->cached[oldest].bytes);
+        pool->stats.reserved -= pool->cached[oldest].bytes;
+        remove_cached(pool, oldest);
+    }
+}
+
+/* A block that no waiting one is the size of; NULL when the system refuses. */
+static void *obtain(ff_pool *pool, size_t bytes)
+{
+    const size_t most = most_held(pool, bytes);
+    void *memory = NULL;
+    pool->stats.num_system++;
+    if (pool->stats.reserved + bytes > most && bytes >= HUGE_FROM)
+        memory = resize_cached(pool, bytes);
+    give_back(pool, memory == NULL ? bytes : 0, most);
+    if (memory != NULL)
+        return memory;
+    memory = system_alloc(bytes);
+    if (memory == NULL && pool->num_cached > 0) {
+        ff_pool_trim(pool);
+        memory = system_alloc(bytes);
+    }
+    pool->stats.reserved += memory == NULL ? 0 : bytes;
     return memory;
 }
 
@@ -122,23 +191,18 @@ void *ff_pool_alloc(ff_ctx *ctx, size_t bytes)
         return NULL;
     }
     void *memory = pool->dry ? pool->dry_memory : take_cached(pool, bytes);
+    if (memory == NULL)
+        memory = obtain(pool, bytes);
     if (memory == NULL) {
-        memory = system_alloc(bytes);
-        if (memory == NULL && pool->num_cached > 0) {
-            ff_pool_trim(pool);
-            memory = system_alloc(bytes);
-        }
-        if (memory == NULL) {
-            FF_FAIL(ctx, FF_ERR_MEM, "the system refused %.2f GB (%.2f GB in use): %s", (double)bytes * 1e-9,
-                    (double)pool->stats.in_use * 1e-9, strerror(errno));
-            return NULL;
-        }
-        pool->stats.num_system++;
-        pool->stats.reserved += bytes;
+        FF_FAIL(ctx, FF_ERR_MEM, "the system refused %.2f GB (%.2f GB in use): %s", (double)bytes * 1e-9,
+                (double)pool->stats.in_use * 1e-9, strerror(errno));
+        return NULL;
     }
     pool->stats.in_use += bytes;
     if (pool->stats.in_use > pool->stats.peak)
         pool->stats.peak = pool->stats.in_use;
+    if (pool->stats.in_use > pool->most)
+        pool->most = pool->stats.in_use;
     return memory;
 }
 
@@ -164,7 +228,7 @@ void ff_pool_free(ff_pool *pool, void *block, size_t bytes)
     }
     const int64_t i = lower_bound(pool, bytes);
     memmove(pool->cached + i + 1, pool->cached + i, (size_t)(pool->num_cached - i) * sizeof *pool->cached);
-    pool->cached[i] = (cached_block){block, bytes};
+    pool->cached[i] = (cached_block){block, bytes, pool->num_freed++};
     pool->num_cached++;
 }
 

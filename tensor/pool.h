@@ -20,7 +20,7 @@ typedef struct ff_pool ff_pool;
 typedef struct {
     size_t in_use;       /* bytes handed out now */
     size_t peak;         /* high-water mark of in_use since the last ff_pool_reset_peak */
-    size_t reserved;     /* bytes obtained from the system, in use or cached */
+    size_t reserved;     /* bytes obtained from the system, in use or cached: at most 5/4 of the most ever in use */
     uint64_t num_system; /* requests that had to go to the system */
 } ff_pool_stats;
 

@@ -167,6 +167,33 @@ static void test_pool_reuses_blocks_and_keeps_its_limit(void)
     ff_pool_destroy(&c);
 }
 
+/* Ever new sizes, two blocks at a time, small ones and large ones: what is held stays near what is used. */
+static void test_pool_holds_little_more_than_was_in_use(void)
+{
+    static const size_t units[] = {64, 1 << 16};
+    for (int large = 0; large < 2; large++) {
+        ff_ctx c;
+        ff_context_init(&c);
+        CU_ASSERT_EQUAL_FATAL(ff_pool_create(&c, 0, false), FF_OK);
+        for (size_t n = 100; n <= 200; n++) {
+            const size_t first = n * units[large], second = (300 - n) * units[large];
+            char *a = ff_pool_alloc(&c, first), *b = ff_pool_alloc(&c, second);
+            CU_ASSERT_FATAL(a != NULL && b != NULL);
+            memset(a, 1, first);
+            memset(b, 2, second);
+            CU_ASSERT(a[first - 1] == 1 && b[0] == 2);
+            ff_pool_free(c.pool, a, first);
+            ff_pool_free(c.pool, b, second);
+            const ff_pool_stats s = ff_pool_get_stats(c.pool);
+            CU_ASSERT(s.in_use == 0 && s.reserved <= s.peak / 4 * 5);
+        }
+        const uint64_t before = ff_pool_get_stats(c.pool).num_system;
+        ff_pool_free(c.pool, ff_pool_alloc(&c, 200 * units[large]), 200 * units[large]);
+        CU_ASSERT_EQUAL(ff_pool_get_stats(c.pool).num_system, before);
+        ff_pool_destroy(&c);
+    }
+}
+
 static void test_plan_mode_predicts_the_peak_without_computing(void)
 {
     size_t peak[2];
@@ -206,6 +233,7 @@ static CU_TestInfo tests[] = {
     {"gradient_equals_finite_difference", test_gradient_equals_finite_difference},
     {"without_tape_the_update_is_in_place", test_without_tape_the_update_is_in_place},
     {"after_a_failure_operations_return_null", test_after_a_failure_operations_return_null},
+    {"pool_holds_little_more_than_was_in_use", test_pool_holds_little_more_than_was_in_use},
     {"pool_reuses_blocks_and_keeps_its_limit", test_pool_reuses_blocks_and_keeps_its_limit},
     {"plan_mode_predicts_the_peak_without_computing", test_plan_mode_predicts_the_peak_without_computing},
     CU_TEST_INFO_NULL,

@@ -217,6 +217,20 @@ static void test_recomputed_blocks_give_the_same_gradients(void)
     free(first);
 }
 
+static void test_a_step_holds_little_more_than_it_uses(void)
+{
+    const ff_train_settings s = train_settings(&ctx);
+    ff_trainer t;
+    ff_trainer_report r;
+    make_trainer(&t, &s);
+    for (int k = 0; k < 3; k++) { /* chains of different lengths, different numbers of passes */
+        CU_ASSERT_EQUAL(run_steps(&t, &s, 4, NULL, &r), FF_OK);
+        const ff_pool_stats stats = ff_pool_get_stats(ctx.pool);
+        CU_ASSERT(stats.reserved <= stats.peak / 4 * 5 + 4096);
+    }
+    ff_trainer_destroy(&t);
+}
+
 /* ---- what is skipped ---- */
 
 static void test_a_gradient_that_is_not_finite_skips_its_step(void)
@@ -459,6 +473,7 @@ static CU_TestInfo tests[] = {
     {"the_loss_of_a_chain_falls", test_the_loss_of_a_chain_falls},
     {"a_batch_averages_clipped_samples", test_a_batch_averages_clipped_samples},
     {"recomputed_blocks_give_the_same_gradients", test_recomputed_blocks_give_the_same_gradients},
+    {"a_step_holds_little_more_than_it_uses", test_a_step_holds_little_more_than_it_uses},
     {"a_gradient_that_is_not_finite_skips_its_step", test_a_gradient_that_is_not_finite_skips_its_step},
     {"too_many_skipped_steps_end_the_run", test_too_many_skipped_steps_end_the_run},
     {"a_damaged_record_is_left_out", test_a_damaged_record_is_left_out},
