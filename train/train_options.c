@@ -188,7 +188,7 @@ static void take_overfit(ff_train_options *o)
     take(&o->decay_every, o->steps / 100 > 0 ? o->steps / 100 : 1);
     take_number(&o->decay_factor, 0.93);
     take(&o->violation_from, o->steps * 2 / 3);
-    take_number(&o->violation_weight, 1);
+    take_number(&o->violation_weight, 5);
     take_number(&o->mask_fraction, 0);
     take_number(&o->ema_decay, 0.99);
     take_number(&o->clamp_prob, 0); /* clamped, a chain that lies all in one place has no gradient */
