@@ -79,6 +79,27 @@ typedef struct {
 
 /** Monotonic time, seconds. */
 double bench_now(void);
+int bench_num_threads(void);
+
+/** Begin anew with the high-water mark of the process's resident memory; bytes, 0 = not known on this system. */
+void bench_reset_resident_peak(void);
+size_t bench_resident_peak(void);
+
+/* What the machine gives at best, measured in between the runs of what is compared with it. */
+enum { BENCH_COPY_BYTES = 256 << 20 };
+typedef struct {
+    ff_dtype dtype;
+    void *gemm;
+    char *from, *to;          /* [BENCH_COPY_BYTES] */
+    double gflops, bandwidth; /* best; GB/s, read and written */
+    double least_gflops;
+    int64_t runs;
+} bench_peaks;
+
+/** Release with bench_peaks_end, also after a failure. */
+ff_status bench_peaks_begin(ff_ctx *ctx, bench_peaks *peaks, ff_dtype dtype);
+void bench_peaks_run(bench_peaks *peaks);
+void bench_peaks_end(bench_peaks *peaks); /* a zeroed one is fine */
 
 /**
  * Set up an operation, warm it up, and time `repeat` runs of the pass, each after a run of the GEMM peak and of the memory

@@ -17,6 +17,15 @@
 #include "tensor/pool.h"
 #include "tensor/tape.h"
 
+int bench_num_threads(void)
+{
+#ifdef _OPENMP
+    return omp_get_max_threads();
+#else
+    return 1;
+#endif
+}
+
 double bench_now(void)
 {
     struct timespec t;
@@ -38,16 +47,7 @@ void bench_fill(float *x, int64_t n, float scale, uint64_t stream)
 
 /* ---- machine peaks ---- */
 
-enum { COPY_BYTES = 256 << 20, LEAST_PEAK_RUNS = 5, PAGE = 4096 };
-
-typedef struct {
-    ff_dtype dtype;
-    void *gemm;
-    char *from, *to; /* [COPY_BYTES] */
-    double gflops, bandwidth; /* best */
-    double least_gflops;
-    int64_t runs;
-} machine_peaks;
+enum { COPY_BYTES = BENCH_COPY_BYTES, LEAST_PEAK_RUNS = 5, PAGE = 4096 };
 
 static double copy_seconds(char *to, const char *from)
 {
@@ -66,9 +66,9 @@ static double copy_seconds(char *to, const char *from)
     return bench_now() - begin;
 }
 
-static ff_status peaks_begin(ff_ctx *ctx, machine_peaks *p, ff_dtype dtype)
+ff_status bench_peaks_begin(ff_ctx *ctx, bench_peaks *p, ff_dtype dtype)
 {
-    *p = (machine_peaks){.dtype = dtype, .from = aligned_alloc(PAGE, COPY_BYTES), .to = aligned_alloc(PAGE, COPY_BYTES)};
+    *p = (bench_peaks){.dtype = dtype, .from = aligned_alloc(PAGE, COPY_BYTES), .to = aligned_alloc(PAGE, COPY_BYTES)};
     if (p->from == NULL || p->to == NULL)
         return FF_FAIL(ctx, FF_ERR_MEM, "out of memory for the copy that measures the memory bandwidth");
     memset(p->from, 1, COPY_BYTES);
@@ -76,7 +76,7 @@ static ff_status peaks_begin(ff_ctx *ctx, machine_peaks *p, ff_dtype dtype)
     return FF_OK;
 }
 
-static void peaks_run(machine_peaks *p)
+void bench_peaks_run(bench_peaks *p)
 {
     const double gflops = ff_gemm_peak(p->dtype, &p->gemm);
     p->gflops = fmax(p->gflops, gflops);
@@ -85,7 +85,7 @@ static void peaks_run(machine_peaks *p)
     p->runs++;
 }
 
-static void peaks_end(machine_peaks *p)
+void bench_peaks_end(bench_peaks *p)
 {
     if (p->gemm != NULL)
         ff_gemm_peak_free(p->gemm);
@@ -108,7 +108,7 @@ ff_status bench_machine_peaks(ff_ctx *ctx, ff_dtype dtype, double *gflops, doubl
 
 /* ---- resident memory ---- */
 
-static void reset_resident_peak(void)
+void bench_reset_resident_peak(void)
 {
     FILE *file = fopen("/proc/self/clear_refs", "w");
     if (file == NULL)
@@ -117,7 +117,7 @@ static void reset_resident_peak(void)
     fclose(file);
 }
 
-static size_t resident_peak(void)
+size_t bench_resident_peak(void)
 {
     FILE *file = fopen("/proc/self/status", "r");
     if (file == NULL)
@@ -268,23 +268,23 @@ static ff_status time_passes(bench_run *run, int64_t repeat, bool quick, bench_r
 {
     ff_ctx *ctx = run->ctx;
     ff_status status = FF_OK;
-    machine_peaks peaks = {0};
+    bench_peaks peaks = {0};
     double *seconds = calloc((size_t)repeat, sizeof *seconds);
     if (seconds == NULL) {
         status = FF_FAIL(ctx, FF_ERR_MEM, "out of memory");
         goto done;
     }
     if (!quick)
-        FF_TRY_DONE(peaks_begin(ctx, &peaks, run->k->dtype));
+        FF_TRY_DONE(bench_peaks_begin(ctx, &peaks, run->k->dtype));
     run_pass(run); /* warms the pool and the caches */
     ff_pool_reset_peak(ctx->pool);
     for (int64_t i = 0; i < repeat && ctx->status == FF_OK; i++) {
         if (!quick)
-            peaks_run(&peaks);
+            bench_peaks_run(&peaks);
         seconds[i] = run_pass(run);
     }
     while (!quick && peaks.runs < LEAST_PEAK_RUNS)
-        peaks_run(&peaks);
+        bench_peaks_run(&peaks);
     FF_TRY_DONE(ctx->status);
     result->peak_bytes = ff_pool_get_stats(ctx->pool).peak;
     qsort(seconds, (size_t)repeat, sizeof *seconds, compare_seconds);
@@ -294,7 +294,7 @@ static ff_status time_passes(bench_run *run, int64_t repeat, bool quick, bench_r
     result->gemm_peak_spread = peaks.least_gflops > 0 ? peaks.gflops / peaks.least_gflops : 0;
     result->memory_bandwidth = peaks.bandwidth;
 done:
-    peaks_end(&peaks);
+    bench_peaks_end(&peaks);
     free(seconds);
     return status;
 }
@@ -308,9 +308,9 @@ ff_status bench_measure(bench_run *run, int64_t repeat, bool quick, bench_result
     set_costs(run, result);
     FF_TRY_DONE(time_passes(run, repeat, quick, result));
     ff_pool_trim(ctx->pool); /* a pass from a cold pool is what the process needs at most */
-    reset_resident_peak();
+    bench_reset_resident_peak();
     run_pass(run);
-    result->peak_resident_bytes = resident_peak();
+    result->peak_resident_bytes = bench_resident_peak();
     FF_TRY_DONE(ctx->status);
     if (run->op->is_module)
         FF_TRY_DONE(predict(run, result));

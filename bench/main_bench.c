@@ -4,6 +4,8 @@
  *     fastfold-bench list                   what can be measured
  *     fastfold-bench simulate --help        a training step or a prediction on a described cluster
  *     fastfold-bench modules kernels        all of it
+ *     fastfold-bench data                   readers, features, the loader
+ *     fastfold-bench train                  the optimiser, losses, training steps
  *     fastfold-bench evoformer_block triangle_attention_starting_node --pass inference --num-res 512 --json */
 #include <stdio.h>
 #include <string.h>
@@ -12,6 +14,7 @@
 #endif
 
 #include "bench/bench.h"
+#include "bench/cases.h"
 #include "bench/simulate.h"
 #include "core/options.h"
 #include "core/version.h"
@@ -22,6 +25,8 @@
 
 typedef struct {
     int64_t num_seq, num_res, num_extra, num_templ, blocks, dap, threads, repeat;
+    int64_t num_chains, num_samples, num_steps;
+    const char *a3m, *data_dir, *dataset, *presets;
     int pass, dtype, backend, isa, keep;
     bool checkpoint, plan, quick, json;
 } bench_options;
@@ -49,6 +54,20 @@ static const ff_option option_table[] = {
      "do not measure the machine's own peaks"},
     {"plan", FF_OPTION_FLAG, offsetof(bench_options, plan), NULL, NULL, "What",
      "compute nothing: print FLOP, bytes and peak memory of each operation"},
+    {"a3m", FF_OPTION_STRING, offsetof(bench_options, a3m), NULL, NULL, "Of data and train",
+     "alignment to read (default: one of 10,000 x 500 is made)"},
+    {"data-dir", FF_OPTION_STRING, offsetof(bench_options, data_dir), NULL, NULL, "Of data and train",
+     "folder of mmCIF files to read (default: none)"},
+    {"dataset", FF_OPTION_STRING, offsetof(bench_options, dataset), NULL, NULL, "Of data and train",
+     "training set to load (default: one is made)"},
+    {"num-chains", FF_OPTION_INT64, offsetof(bench_options, num_chains), "1000", "1..", "Of data and train",
+     "chains of the training set that is made"},
+    {"num-samples", FF_OPTION_INT64, offsetof(bench_options, num_samples), "0", "0..", "Of data and train",
+     "samples loaded; 0 = as many as chains"},
+    {"num-steps", FF_OPTION_INT64, offsetof(bench_options, num_steps), "10", "1..", "Of data and train",
+     "training steps timed"},
+    {"presets", FF_OPTION_STRING, offsetof(bench_options, presets), "tiny,small", NULL, "Of data and train",
+     "whose steps are timed: of tiny, small, initial, finetune"},
     {"dtype", FF_OPTION_ENUM, offsetof(bench_options, dtype), "f32", "f32|bf16", "Machine",
      "type of matrix-product operands"},
     {"backend", FF_OPTION_ENUM, offsetof(bench_options, backend), "cpu", "cpu|emulated|cuda", "Machine", "kernel table"},
@@ -60,9 +79,10 @@ static const ff_option option_table[] = {
     FF_OPTION_END};
 
 static const ff_program program = {
-    "fastfold-bench", "[list | simulate | OP...] [options]",
+    "fastfold-bench", "[list | data | train | simulate | OP...] [options]",
     "Measures kernels, modules, blocks and stacks of the Evoformer, and this machine's GEMM and memory peaks in between.\n"
-    "Without OP: evoformer_block. `kernels`, `modules` and `models` stand for all of them.\n"
+    "Without OP: evoformer_block. `kernels`, `modules` and `models` stand for all of them. `data` measures readers,\n"
+    "features and the loader, `train` the optimiser, the losses and whole training steps.\n"
     "`simulate --help` tells about steps on clusters that are not at hand.",
     option_table};
 
@@ -113,15 +133,6 @@ static void print_list(void)
 
 /* ---- results ---- */
 
-static int num_threads(void)
-{
-#ifdef _OPENMP
-    return omp_get_max_threads();
-#else
-    return 1;
-#endif
-}
-
 static const char *dtype_name(ff_dtype dtype) { return dtype == FF_DTYPE_BF16 ? "bf16" : "f32"; }
 
 static void print_json(const bench_run *run, const bench_result *r)
@@ -133,7 +144,7 @@ static void print_json(const bench_run *run, const bench_result *r)
            (long long)run->sizes.num_extra, (long long)run->sizes.num_templ, (long long)run->sizes.blocks);
     printf("\"dtype\": \"%s\", \"backend\": \"%s\", \"isa\": \"%s\", \"threads\": %d, \"keep\": \"%s\", "
            "\"checkpoint\": %s, ",
-           dtype_name(run->k->dtype), run->k->name, ff_isa_name(run->k->isa), num_threads(),
+           dtype_name(run->k->dtype), run->k->name, ff_isa_name(run->k->isa), bench_num_threads(),
            run->sizes.keep_inputs ? "inputs" : "all", run->sizes.checkpoint ? "true" : "false");
     printf("\"seconds_median\": %.6g, \"seconds_min\": %.6g, \"flop\": %.6g, \"gflops\": %.5g, "
            "\"gemm_peak_gflops\": %.5g, \"gemm_peak_spread\": %.4g, \"fraction_of_peak\": %.4g, ",
@@ -148,7 +159,7 @@ static void print_json(const bench_run *run, const bench_result *r)
 static void print_table_head(const bench_run *run)
 {
     printf("fastfold-bench %s: backend %s, isa %s, dtype %s, %d threads; S %lld, R %lld, E %lld\n", FF_VERSION,
-           run->k->name, ff_isa_name(run->k->isa), dtype_name(run->k->dtype), num_threads(),
+           run->k->name, ff_isa_name(run->k->isa), dtype_name(run->k->dtype), bench_num_threads(),
            (long long)run->sizes.num_seq, (long long)run->sizes.num_res, (long long)run->sizes.num_extra);
     printf("%-36s %-9s %10s %10s %9s %6s %8s %6s %9s %9s\n", "operation", "pass", "median s", "least s", "GFLOP/s",
            "peak", "GB/s", "copy", "peak MB", "resident");
@@ -250,6 +261,28 @@ static ff_status run_all(ff_ctx *ctx, const bench_options *o, char **words, int 
     return FF_OK;
 }
 
+/* The commands `data` and `train`. */
+typedef ff_status (*case_command)(const bench_cases *cases);
+
+static case_command find_command(const ff_arguments *args)
+{
+    if (args->num_positional != 1)
+        return NULL;
+    return strcmp(args->positional[0], "data") == 0    ? bench_data
+           : strcmp(args->positional[0], "train") == 0 ? bench_train
+                                                       : NULL;
+}
+
+static ff_status run_cases(ff_ctx *ctx, const bench_options *o, case_command command)
+{
+    const bench_cases cases = {.ctx = ctx, .command = command == bench_data ? "data" : "train", .repeat = o->repeat,
+                               .json = o->json, .quick = o->quick, .a3m = o->a3m, .data_dir = o->data_dir,
+                               .dataset = o->dataset, .num_chains = o->num_chains, .num_samples = o->num_samples,
+                               .num_steps = o->num_steps, .num_seq = o->num_seq, .num_res = o->num_res,
+                               .blocks = o->blocks, .presets = o->presets};
+    return command(&cases);
+}
+
 int main(int argc, char **argv)
 {
     ff_ctx ctx;
@@ -270,7 +303,8 @@ int main(int argc, char **argv)
         print_list();
         return 0;
     }
-    for (int i = 0; i < args.num_positional; i++)
+    const case_command command = find_command(&args);
+    for (int i = 0; command == NULL && i < args.num_positional; i++)
         if (!is_known(args.positional[i])) {
             fprintf(stderr, "%s: no operation %s; `%s list` names them\n", program.name, args.positional[i],
                     program.name);
@@ -278,7 +312,8 @@ int main(int argc, char **argv)
         }
     ff_status status = set_up(&ctx, &o);
     if (status == FF_OK)
-        status = run_all(&ctx, &o, args.positional, args.num_positional);
+        status = command != NULL ? run_cases(&ctx, &o, command)
+                                 : run_all(&ctx, &o, args.positional, args.num_positional);
     if (status != FF_OK)
         fprintf(stderr, "%s: %s\n", program.name, ctx.message);
     ff_tape_destroy(&ctx);

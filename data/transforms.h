@@ -17,13 +17,14 @@
 
 #include "core/random.h"
 #include "data/feature_schema.h"
+#include "data/msa.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 /* MSA codes after correct_msa_restypes */
-enum { FF_MSA_X = 20, FF_MSA_GAP = 21, FF_MSA_MASK = 22, FF_MSA_CODES = 23, FF_MSA_FEAT_WIDTH = 49, FF_EXTRA_MSA_FEAT_WIDTH = 25 };
+enum { FF_MSA_X = 20, FF_MSA_MASK = 22, FF_MSA_CODES = 23, FF_MSA_FEAT_WIDTH = 49, FF_EXTRA_MSA_FEAT_WIDTH = 25 };
 
 /* ---- random numbers ---- */
 

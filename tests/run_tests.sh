@@ -172,6 +172,9 @@ done
 step "every operation of fastfold-bench, inputs kept only" sh tests/bench_smoke.sh "$BUILD/bin/fastfold-bench" \
     --keep inputs --checkpoint
 
+step "fastfold-bench data and train" sh tests/bench_cases.sh "$BUILD/bin/fastfold-bench" \
+    $([ -d ../shared/data ] && echo ../shared/data)
+
 if [ -x "$BUILD/bin/mpi_tests" ] && command -v mpirun >/dev/null 2>&1; then
     for n in 1 2 3 4; do
         step "collectives, $n ranks" env OMP_NUM_THREADS=1 timeout 300 mpirun -np $n "$BUILD/bin/mpi_tests"
