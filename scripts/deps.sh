@@ -3,7 +3,7 @@
 set -u
 packages="gcc g++ make pkg-config libdnnl-dev libhdf5-dev hdf5-tools libopenmpi-dev openmpi-bin libcunit1-dev
     zlib1g-dev libzip-dev libcjson-dev gemmi-dev gemmi tm-align hmmer hhsuite
-    hhsuite-data mmseqs2 kalign clang-format valgrind"
+    hhsuite-data mmseqs2 kalign jq clang-format valgrind"
 
 if ! command -v apt-get >/dev/null 2>&1; then
     echo "deps: this system has no apt-get; please install by hand what these Debian packages hold:" >&2

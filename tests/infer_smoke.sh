@@ -5,6 +5,7 @@
 set -u
 program=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
 tools=$(dirname "$program")
+demo=$(cd "$(dirname "$0")/../demo" && pwd)
 data=${2:+$(cd "$2" && pwd)}
 work=$(mktemp -d "${TMPDIR:-/tmp}/infer-XXXXXX")
 trap 'umount "$work/small" 2>/dev/null; chmod -R u+w "$work"; rm -rf "$work"' EXIT
@@ -345,6 +346,45 @@ got=$?
 name="SIGTERM ends a search" && [ $got -eq 1 ]
 result $? "exit status $got"
 check "a search that was ended is no failure of ours to explain twice" test "$(grep -c 'stopped by signal' log)" -eq 1
+
+# ---- the demonstration's files, and comparing structures ----
+expect 0 "1 finished" "$demo/1cih_A.fasta" $tiny --msa "$demo/1cih_A.a3m" --hhr "$demo/1cih_A.hits.sto" --template-dir "$demo/templates" -o demo
+whole demo/1cih_A
+check "10 rows" grep -q '"num_msa": 10' demo/1cih_A/confidence.json
+expect 0 "1 finished" "$demo/1cih_A.a3m" $tiny -o demo_a3m
+check "the template makes a difference" sh -c '! cmp -s demo/1cih_A/ranked_0.pdb demo_a3m/1cih_A/ranked_0.pdb'
+# compare STATUS TEXT ARGUMENTS...
+compare()
+{
+    name="compare: $2" want=$1 text=$2
+    shift 2
+    "$tools/fastfold-compare" "$@" >log 2>&1
+    got=$?
+    [ $got -eq "$want" ] && grep -qF -- "$text" log
+    result $? "exit status $got"
+}
+truth=$demo/1cih_A.experiment.pdb.gz
+compare 0 "108 of 108 resolved" demo/1cih_A/ranked_0.pdb "$truth"
+compare 0 '"lddt_ca": 1.0, "tm_score": 1.0, "gdt_ts": 1.0, "gdt_ha": 1.0, "rmsd_ang": 0.0' "$truth" "$truth" --json
+check "compare: a JSON object" json_lines log
+compare 0 "103 of 108 resolved in chain (no id) compared, 60.2 % of them identical" "$demo/templates/2pcb_B.pdb.gz" "$truth"
+compare 0 "108 of 108" demo/1cih_A/ranked_0.cif demo/1cih_A/ranked_0.pdb
+gzip -dc "$truth" | awk '/^ATOM/ { printf "%s%8.3f%8.3f%8.3f%s\n", substr($0, 1, 30), -substr($0, 39, 8) + 5, substr($0, 31, 8), substr($0, 47, 8) - 9, substr($0, 55) }' >turned.pdb
+compare 0 '"tm_score": 1.0' turned.pdb "$truth" --json # turned by a right angle and moved
+gzip -dc "$truth" | awk '/^ATOM/ && substr($0, 23, 4) + 0 > 20' >part.pdb
+compare 0 "of 108 resolved in chain (no id) compared, 100.0 % of them identical" part.pdb "$truth"
+compare 2 "the model has no chain Q; there are A" demo/1cih_A/ranked_0.pdb "$truth" --model-chain Q
+compare 2 "a model and an experimental structure are needed, 1 files were given" "$truth"
+compare 1 "none.pdb" none.pdb "$truth"
+compare 2 "did you mean --json?" "$truth" "$truth" --jso
+if command -v TMalign >/dev/null 2>&1; then
+    gzip -dc "$demo/templates/2pcb_B.pdb.gz" >2pcb.pdb && gzip -dc "$truth" >1cih.pdb
+    ours=$("$tools/fastfold-compare" 2pcb.pdb 1cih.pdb --json | sed 's/.*"tm_score": \([0-9.]*\).*/\1/')
+    theirs=$(TMalign 2pcb.pdb 1cih.pdb | awk '/^TM-score=.*Chain_1/ { print $2 }') # of the 104 residues of chain 1; ours of 103 compared
+    check "compare: TM-score as TM-align has it ($ours, $theirs)" awk "BEGIN { d = $ours * 103 / 104 - $theirs; exit !(d * d < 0.01 * 0.01) }"
+else
+    skipped=$((skipped + 1))
+fi
 
 # ---- real files ----
 if [ -z "$data" ]; then
