@@ -96,13 +96,13 @@ void bench_peaks_end(bench_peaks *p)
 
 ff_status bench_machine_peaks(ff_ctx *ctx, ff_dtype dtype, double *gflops, double *gbytes_per_s)
 {
-    machine_peaks peaks = {0};
-    const ff_status status = peaks_begin(ctx, &peaks, dtype);
+    bench_peaks peaks = {0};
+    const ff_status status = bench_peaks_begin(ctx, &peaks, dtype);
     for (int i = 0; status == FF_OK && i < LEAST_PEAK_RUNS; i++)
-        peaks_run(&peaks);
+        bench_peaks_run(&peaks);
     *gflops = peaks.gflops;
     *gbytes_per_s = peaks.bandwidth;
-    peaks_end(&peaks);
+    bench_peaks_end(&peaks);
     return status;
 }
 
