@@ -18,6 +18,7 @@
 #ifdef FF_HAVE_MPI
 #include <mpi.h>
 #include <sched.h>
+#include <time.h>
 #endif
 
 int64_t ff_shard_length(int64_t n, int rank, int size) { return n / size + (rank < n % size ? 1 : 0); }
@@ -30,11 +31,17 @@ struct ff_comm {
     bool own_only; /* see comm.h */
     double bytes_sent;
     ff_exchange_part *parts; /* [size] */
+    bool blocking;
+    double link_latency_s, link_bytes_per_s; /* 0 bytes per second = no artificial link */
+    bool tracing;
+    ff_dap_event *events;
+    int64_t num_events, events_capacity;
 #ifdef FF_HAVE_MPI
     MPI_Comm data, control;
     bool heard;   /* the failure of this rank only echoes another rank's */
     bool drained; /* everybody knows that the run failed, no message is under way */
-    ff_exchange_handle *live, *spare; /* begun and not ended; for reuse */
+    ff_exchange_handle *live, *spare; /* begun and not ended, newest first; for reuse */
+    double link_free_s;               /* when the artificial link has sent what it has */
 #endif
 };
 
@@ -60,8 +67,42 @@ ff_group ff_comm_group(const ff_ctx *ctx, ff_group_kind kind)
                                    : (ff_group){c->rank, c->size, 0, 1};
 }
 
+void ff_dap_set_link(ff_ctx *ctx, double latency_s, double bytes_per_s)
+{
+    if (ctx->comm == NULL)
+        return;
+    ctx->comm->link_latency_s = latency_s;
+    ctx->comm->link_bytes_per_s = bytes_per_s;
+}
+
+void ff_dap_trace(ff_ctx *ctx, bool on)
+{
+    if (ctx->comm == NULL)
+        return;
+    ctx->comm->tracing = on;
+    if (on)
+        ctx->comm->num_events = 0;
+}
+
+void ff_dap_set_blocking(ff_ctx *ctx, bool blocking)
+{
+    if (ctx->comm != NULL)
+        ctx->comm->blocking = blocking;
+}
+
+bool ff_comm_blocking(const ff_ctx *ctx) { return ctx->comm->blocking; }
+int64_t ff_dap_num_events(const ff_ctx *ctx) { return ctx->comm == NULL ? 0 : ctx->comm->num_events; }
+const ff_dap_event *ff_dap_get_event(const ff_ctx *ctx, int64_t index) { return &ctx->comm->events[index]; }
+
+double ff_dap_event_exposed(const ff_dap_event *e)
+{
+    const double from = e->wait_s > e->posted_s ? e->wait_s : e->posted_s;
+    return e->end_s > from ? e->end_s - from : 0;
+}
+
 static void destroy(ff_ctx *ctx)
 {
+    free(ctx->comm->events);
     free(ctx->comm->parts);
     free(ctx->comm);
     ctx->comm = NULL;
@@ -156,7 +197,7 @@ ff_exchange_handle *ff_exchange_begin(ff_ctx *ctx, const ff_group *group, const 
     return NULL;
 }
 
-void ff_exchange_poll(ff_ctx *ctx, ff_exchange_handle *handle) { (void)ctx, (void)handle; }
+void ff_dap_poll(ff_ctx *ctx) { (void)ctx; }
 
 ff_status ff_exchange_end(ff_ctx *ctx, ff_exchange_handle *handle)
 {
@@ -166,14 +207,29 @@ ff_status ff_exchange_end(ff_ctx *ctx, ff_exchange_handle *handle)
 
 #else
 
-enum { TAG_DATA = 1, TAG_OK, TAG_FAILED };
+enum { TAG_DATA = 1, TAG_STAMP, TAG_OK, TAG_FAILED };
 enum { CHUNK_BYTES = 1 << 30 }; /* MPI counts are ints */
 
 struct ff_exchange_handle {
     ff_exchange_handle *next;
     int num_receives, count, capacity;
+    int num_stamps;   /* 0, or the members of the group: when each began; stamps lie behind the requests */
+    bool done, timed; /* all messages are through; done_s is known */
+    ff_dap_event event;
     MPI_Request requests[]; /* receives, then sends */
 };
+
+static double now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static double *stamps_of(ff_exchange_handle *h)
+{
+    return (double *)(h->requests + h->capacity + h->capacity % 2); /* requests are pointers or ints: even many keep it aligned */
+}
 
 static ff_status check(ff_ctx *ctx, int code, const char *what)
 {
@@ -263,14 +319,15 @@ static ff_exchange_handle *get_handle(ff_ctx *ctx, int64_t capacity)
     if (handle != NULL) {
         *at = handle->next;
     } else {
-        handle = malloc(sizeof *handle + (size_t)capacity * sizeof(MPI_Request));
+        handle = malloc(sizeof *handle + (size_t)(capacity + 1) * sizeof(MPI_Request) + (size_t)comm->size * sizeof(double));
         if (handle == NULL) {
             FF_FAIL(ctx, FF_ERR_MEM, "out of memory for %lld messages", (long long)capacity);
             return NULL;
         }
         handle->capacity = (int)capacity;
     }
-    handle->count = handle->num_receives = 0;
+    handle->count = handle->num_receives = handle->num_stamps = 0;
+    handle->done = handle->timed = false;
     handle->next = comm->live;
     comm->live = handle;
     return handle;
@@ -312,6 +369,35 @@ static void post_sends(ff_ctx *ctx, ff_exchange_handle *handle, const ff_group *
     }
 }
 
+/* Receives before anything is sent, sends after: when this rank began. */
+static void post_stamps(ff_ctx *ctx, ff_exchange_handle *handle, const ff_group *group, bool send)
+{
+    double *stamps = stamps_of(handle);
+    for (int m = 0; m < group->size && ctx->status == FF_OK; m++) {
+        const int process = group->first + m * group->stride;
+        MPI_Request *request = &handle->requests[handle->count];
+        if (m == group->rank)
+            continue;
+        const int code = send ? MPI_Isend(&stamps[group->rank], 1, MPI_DOUBLE, process, TAG_STAMP, ctx->comm->data, request)
+                              : MPI_Irecv(&stamps[m], 1, MPI_DOUBLE, process, TAG_STAMP, ctx->comm->data, request);
+        if (check(ctx, code, "a time stamp") == FF_OK)
+            handle->count++;
+    }
+    handle->num_receives = send ? handle->num_receives : handle->count;
+}
+
+static void begin_event(ff_comm *comm, ff_exchange_handle *handle, const ff_group *group, const char *name, bool backward)
+{
+    handle->event = (ff_dap_event){.name = name, .backward = backward, .begin_s = now_s()};
+    for (int r = 0; r < group->size; r++)
+        if (r != group->rank) {
+            handle->event.bytes_sent += (double)comm->parts[r].send_bytes;
+            handle->event.bytes_received += (double)comm->parts[r].receive_bytes;
+        }
+    handle->num_stamps = group->size;
+    stamps_of(handle)[group->rank] = handle->event.begin_s;
+}
+
 ff_exchange_handle *ff_exchange_begin(ff_ctx *ctx, const ff_group *group, const char *name, bool backward, double bytes_moved)
 {
     ff_comm *comm = ctx->comm;
@@ -332,13 +418,20 @@ ff_exchange_handle *ff_exchange_begin(ff_ctx *ctx, const ff_group *group, const 
     const int size = group->size, rank = group->rank;
     for (int r = 0; r < size; r++)
         capacity += chunks_of(comm->parts[r].send_bytes) + chunks_of(comm->parts[r].receive_bytes);
-    ff_exchange_handle *handle = get_handle(ctx, capacity);
+    const bool timed = comm->tracing || comm->link_bytes_per_s > 0;
+    ff_exchange_handle *handle = get_handle(ctx, capacity + (timed ? 2 * size : 0));
     if (handle == NULL)
         return NULL;
+    if (timed) {
+        begin_event(comm, handle, group, name, backward);
+        post_stamps(ctx, handle, group, false);
+    }
     for (int step = 1; step < size; step++)
         post_receives(ctx, handle, group, (rank - step + size) % size);
     for (int step = 1; step < size; step++) /* every rank begins with another one */
         post_sends(ctx, handle, group, (rank + step) % size);
+    if (timed)
+        post_stamps(ctx, handle, group, true);
     const ff_exchange_part *own = &comm->parts[rank];
     assert(own->send_bytes == own->receive_bytes);
     if (own->send_bytes > 0 && own->receive != own->send)
@@ -412,11 +505,62 @@ static bool failed_elsewhere(ff_ctx *ctx)
     return waiting != 0;
 }
 
-void ff_exchange_poll(ff_ctx *ctx, ff_exchange_handle *handle)
+/* Whether all messages are through; sets the times of the event once they are. Older exchanges go first on the link. */
+static bool test(ff_ctx *ctx, ff_exchange_handle *h)
 {
-    int done = 0;
-    if (handle != NULL && ctx->status == FF_OK)
-        (void)check(ctx, MPI_Testall(handle->count, handle->requests, &done, MPI_STATUSES_IGNORE), "MPI_Testall");
+    int done = h->done;
+    if (!done)
+        (void)check(ctx, MPI_Testall(h->count, h->requests, &done, MPI_STATUSES_IGNORE), "MPI_Testall");
+    h->done = done;
+    if (h->next != NULL && !h->next->timed && h->num_stamps > 0)
+        (void)test(ctx, h->next);
+    if (!done || h->num_stamps == 0 || h->timed)
+        return done;
+    const bool linked = ctx->comm->link_bytes_per_s > 0;
+    if (linked && h->next != NULL && h->next->num_stamps > 0 && !h->next->timed)
+        return true;
+    for (int m = 0; m < h->num_stamps; m++)
+        h->event.posted_s = stamps_of(h)[m] > h->event.posted_s ? stamps_of(h)[m] : h->event.posted_s;
+    h->event.done_s = now_s();
+    if (linked) {
+        const double start = h->event.posted_s > ctx->comm->link_free_s ? h->event.posted_s : ctx->comm->link_free_s;
+        ctx->comm->link_free_s = start + h->event.bytes_received / ctx->comm->link_bytes_per_s;
+        h->event.done_s = ctx->comm->link_free_s + ctx->comm->link_latency_s;
+    }
+    h->timed = true;
+    return true;
+}
+
+/* The same, and the artificial link has brought it too. */
+static bool arrived(ff_ctx *ctx, ff_exchange_handle *h)
+{
+    if (!test(ctx, h))
+        return false;
+    return h->num_stamps == 0 || ctx->comm->link_bytes_per_s <= 0 || (h->timed && now_s() >= h->event.done_s);
+}
+
+void ff_dap_poll(ff_ctx *ctx)
+{
+    if (ctx->comm == NULL || ctx->status != FF_OK)
+        return;
+    for (ff_exchange_handle *h = ctx->comm->live; h != NULL && ctx->status == FF_OK; h = h->next)
+        (void)test(ctx, h);
+}
+
+static void keep_event(ff_ctx *ctx, const ff_dap_event *event)
+{
+    ff_comm *comm = ctx->comm;
+    if (comm->num_events == comm->events_capacity) {
+        const int64_t capacity = comm->events_capacity == 0 ? 1024 : 2 * comm->events_capacity;
+        ff_dap_event *grown = realloc(comm->events, (size_t)capacity * sizeof *grown);
+        if (grown == NULL) {
+            FF_FAIL(ctx, FF_ERR_MEM, "out of memory for the trace of exchanges");
+            return;
+        }
+        comm->events = grown;
+        comm->events_capacity = capacity;
+    }
+    comm->events[comm->num_events++] = *event;
 }
 
 ff_status ff_exchange_end(ff_ctx *ctx, ff_exchange_handle *handle)
@@ -424,10 +568,11 @@ ff_status ff_exchange_end(ff_ctx *ctx, ff_exchange_handle *handle)
     enum { LOOK_EVERY = 256 }; /* tests between two looks for failures: a look costs about as much as a test */
     if (handle == NULL)
         return ctx->status;
-    int done = 0;
+    bool done = false;
+    handle->event.wait_s = handle->num_stamps > 0 ? now_s() : 0;
     for (int64_t spins = 1; !done; spins++) {
         if (ctx->status == FF_OK)
-            (void)check(ctx, MPI_Testall(handle->count, handle->requests, &done, MPI_STATUSES_IGNORE), "MPI_Testall");
+            done = arrived(ctx, handle);
         if (ctx->status != FF_OK) { /* failed since the begin: the others must know before this rank waits for them */
             (void)ff_dap_agree(ctx);
             break;
@@ -439,6 +584,10 @@ ff_status ff_exchange_end(ff_ctx *ctx, ff_exchange_handle *handle)
             break;
         }
         sched_yield();
+    }
+    if (done && handle->num_stamps > 0 && ctx->comm->tracing) {
+        handle->event.end_s = now_s();
+        keep_event(ctx, &handle->event);
     }
     put_handle(ctx->comm, handle);
     return ctx->status;

@@ -36,9 +36,6 @@ ff_exchange_part *ff_exchange_parts(ff_ctx *ctx);
  */
 ff_exchange_handle *ff_exchange_begin(ff_ctx *ctx, const ff_group *group, const char *name, bool backward, double bytes_moved);
 
-/** Let messages move (MPI moves them inside its calls only): between tiles of other work, from the thread that began. */
-void ff_exchange_poll(ff_ctx *ctx, ff_exchange_handle *handle);
-
 /** Wait for it. After a failure, here or on another rank, the buffers are free as well. NULL is fine. */
 ff_status ff_exchange_end(ff_ctx *ctx, ff_exchange_handle *handle);
 
@@ -46,5 +43,8 @@ ff_status ff_exchange_end(ff_ctx *ctx, ff_exchange_handle *handle);
  * as if its result were used on one rank alone. */
 void ff_comm_set_own_only(ff_ctx *ctx, bool own_only);
 bool ff_comm_own_only(const ff_ctx *ctx);
+
+/** Whether exchanges in two parts are done in the first one (ff_dap_set_blocking). */
+bool ff_comm_blocking(const ff_ctx *ctx);
 
 #endif

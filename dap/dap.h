@@ -48,6 +48,37 @@ double ff_dap_bytes_sent(const ff_ctx *ctx);
  */
 ff_status ff_dap_agree(ff_ctx *ctx);
 
+/* ---- overlap: what exchanges cost ---- */
+
+/** Let messages of exchanges under way move; between tiles of other work, from the thread that began them. Cheap when there are none. */
+void ff_dap_poll(ff_ctx *ctx);
+
+/** Wait in every begin, so that nothing overlaps: to compare with. */
+void ff_dap_set_blocking(ff_ctx *ctx, bool blocking);
+
+/** An artificial link for measurements: an exchange is done no sooner than latency_s + bytes received / bytes_per_s after all ranks
+ * have begun it, one after the other on the link, while computation goes on. bytes_per_s 0 = none. */
+void ff_dap_set_link(ff_ctx *ctx, double latency_s, double bytes_per_s);
+
+/* One exchange; times in seconds on the clock of the machine, which its ranks share. */
+typedef struct {
+    const char *name;
+    bool backward;
+    double bytes_sent, bytes_received;
+    double begin_s;  /* this rank began it */
+    double posted_s; /* all ranks of the group had begun it */
+    double done_s;   /* complete; without a link: seen to be complete */
+    double wait_s, end_s; /* this rank waited for it */
+} ff_dap_event;
+
+/** The part of its wait that no other rank is the reason of. */
+double ff_dap_event_exposed(const ff_dap_event *e);
+
+/** Keep events from now on (forgetting earlier ones), or stop. Costs a small message per exchange and rank. */
+void ff_dap_trace(ff_ctx *ctx, bool on);
+int64_t ff_dap_num_events(const ff_ctx *ctx);
+const ff_dap_event *ff_dap_get_event(const ff_ctx *ctx, int64_t index);
+
 /* ---- operations on the tape; fresh tensors, except that one rank gets its argument back ---- */
 
 /** A replicated tensor for use by each rank's own rows: x itself; backward: all-reduce. */
@@ -61,6 +92,18 @@ ff_tensor *ff_dap_all_gather(ff_ctx *ctx, ff_tensor *x, int axis, int64_t total)
 /** x (consumed) is split along `from` (of total_from); afterwards it is whole there and split along `to` (of total_to);
  * backward: the opposite exchange. */
 ff_tensor *ff_dap_all_to_all(ff_ctx *ctx, ff_tensor *x, int from, int64_t total_from, int to, int64_t total_to);
+
+/* An exchange under way. */
+typedef struct ff_dap_pending ff_dap_pending;
+
+/**
+ * ff_dap_all_to_all in two parts: other work goes on in between. In the backward pass the end begins the opposite exchange and the
+ * begin waits for it. x is consumed, but others may hold and read it meanwhile. Every begin has its end, also after a failure.
+ * @return NULL after a failure
+ */
+ff_dap_pending *ff_dap_all_to_all_begin(ff_ctx *ctx, ff_tensor *x, int from, int64_t total_from, int to, int64_t total_to);
+/** NULL gives NULL. */
+ff_tensor *ff_dap_all_to_all_end(ff_ctx *ctx, ff_dap_pending *pending);
 
 /* ---- on plain arrays; not differentiated ---- */
 

@@ -41,8 +41,9 @@ static void bias_backward(ff_ctx *ctx, ff_node *node)
     ff_tensor_release(unwanted);
 }
 
-static ff_tensor *pair_bias_on_table(ff_ctx *ctx, const ff_pair_bias_layer *w, ff_tensor *pair, bool transposed)
+static ff_tensor *pair_bias_on_table(ff_ctx *ctx, const ff_pair_bias_layer *w, ff_tensor *pair, ff_bias_of of)
 {
+    const bool transposed = of == FF_BIAS_OF_TRANSPOSED, columns = of == FF_BIAS_OF_COLUMNS;
     const ff_kernels *k = ctx->kernels;
     if (!ff_module_offered(ctx, k->pair_bias_forward != NULL, "pair bias") ||
         !ff_check_shape(ctx, pair, "pair", FF_SHAPE(-1, -1, w->c_z)))
@@ -63,15 +64,16 @@ static ff_tensor *pair_bias_on_table(ff_ctx *ctx, const ff_pair_bias_layer *w, f
     ff_module_record(ctx, "pair_bias", false, bias_flop(&n.a), bias_bytes(&n.a), 0, 0);
     if (recorded)
         ff_tape_add(ctx, "pair_bias", bias_backward, &pair, 1, &local, 1, NULL, 0, &n, sizeof n);
-    ff_tensor *bias = ff_dap_size(ctx) > 1 ? ff_dap_all_gather(ctx, local, 1, num_res) : ff_tensor_retain(local);
+    ff_tensor *bias = ff_dap_size(ctx) > 1 ? ff_dap_all_gather(ctx, local, columns ? 2 : 1, columns ? pair->shape[0] : num_res)
+                                           : ff_tensor_retain(local);
     ff_tensor_release(local);
     return ff_module_end(ctx, NULL, bias);
 }
 
-ff_tensor *ff_pair_bias(ff_ctx *ctx, const ff_pair_bias_layer *w, ff_tensor *pair, bool transposed)
+ff_tensor *ff_pair_bias(ff_ctx *ctx, const ff_pair_bias_layer *w, ff_tensor *pair, ff_bias_of of)
 {
     const ff_kernels *outer = ff_module_enter(ctx, w->c_z);
-    ff_tensor *out = pair_bias_on_table(ctx, w, pair, transposed);
+    ff_tensor *out = pair_bias_on_table(ctx, w, pair, of);
     ctx->kernels = outer;
     return out;
 }

@@ -10,17 +10,22 @@
 extern "C" {
 #endif
 
+typedef enum {
+    FF_BIAS_OF_ROWS,       /* pair [num_res_local, num_res, c_z]: q is local */
+    FF_BIAS_OF_TRANSPOSED, /* pair [num_res, num_res_local, c_z], and q is its second axis, which is local */
+    FF_BIAS_OF_COLUMNS     /* pair [num_res, num_res_local, c_z]: k is local */
+} ff_bias_of;
+
 /**
  * Attention bias of every head, gathered over ranks.
  *
  *     bias[h, q, k] = sum_c LN(pair)[q, k, c] weights[c, h]         transposed: LN(pair)[k, q, c]
  *
- * @param pair  borrowed: [num_res_local, num_res, c_z], rows sharded; transposed: [num_res, num_res_local, c_z], columns
- *              sharded (the local axis is q in both)
- * @return [num_head, num_res, num_res]. Moves (D - 1) / D of it into each rank (all-gather along q); backward:
+ * @param pair  borrowed
+ * @return [num_head, num_res, num_res]. Moves (D - 1) / D of it into each rank (all-gather along the local axis); backward:
  *         reduce-scatter.
  */
-ff_tensor *ff_pair_bias(ff_ctx *ctx, const ff_pair_bias_layer *w, ff_tensor *pair, bool transposed);
+ff_tensor *ff_pair_bias(ff_ctx *ctx, const ff_pair_bias_layer *w, ff_tensor *pair, ff_bias_of of);
 
 /**
  * Gated self-attention, Jumper et al. 2021, Suppl. Alg. 7, 8, 13, 14, from the layer norm to the residual.

@@ -86,6 +86,32 @@ static ff_tensor *col_to_row(ff_ctx *ctx, ff_tensor *x, int64_t num_row, int64_t
     return ff_dap_size(ctx) == 1 ? x : ff_dap_all_to_all(ctx, x, 1, num_col, 0, num_row);
 }
 
+/* The pair between two blocks: its rows, or its columns on their way to become rows. */
+typedef struct {
+    ff_tensor *rows, *columns;
+    ff_dap_pending *pending;
+} pair_state;
+
+/* Wait for the rows. */
+static void pair_arrive(ff_ctx *ctx, pair_state *pair)
+{
+    if (pair->pending != NULL)
+        pair->rows = ff_dap_all_to_all_end(ctx, pair->pending);
+    pair->pending = NULL;
+    ff_tensor_release(pair->columns);
+    pair->columns = NULL;
+}
+
+/* Columns (consumed) set out to become rows. */
+static void pair_depart(ff_ctx *ctx, pair_state *pair, ff_tensor *columns, int64_t num_res)
+{
+    *pair = (pair_state){.rows = columns};
+    if (ff_dap_size(ctx) == 1 || ctx->status != FF_OK)
+        return;
+    *pair = (pair_state){.columns = ff_tensor_retain(columns)};
+    pair->pending = ff_dap_all_to_all_begin(ctx, columns, 1, num_res, 0, num_res);
+}
+
 /* ---- MSA ---- */
 
 /* Row attention to transition; sequences sharded before, residues sharded after. `unread`: see ff_transition. */
@@ -112,10 +138,12 @@ static void msa_region(ff_ctx *ctx, const void *arg, ff_tensor **t)
     t[REGION_MSA] = msa_track(ctx, arg, t[REGION_MSA], t[REGION_BIAS], t[REGION_MASK], FF_KEEP_RESULT, rerun);
 }
 
-static ff_tensor *msa_steps(ff_ctx *ctx, const ff_block *w, ff_tensor *msa, ff_tensor *pair, ff_tensor *msa_mask,
+static ff_tensor *msa_steps(ff_ctx *ctx, const ff_block *w, ff_tensor *msa, const pair_state *pair, ff_tensor *msa_mask,
                             bool unread)
 {
-    ff_tensor *bias = ff_pair_bias(ctx, &w->msa_row_attention_with_pair_bias.bias, pair, false);
+    const ff_pair_bias_layer *layer = &w->msa_row_attention_with_pair_bias.bias;
+    ff_tensor *bias = pair->columns != NULL ? ff_pair_bias(ctx, layer, pair->columns, FF_BIAS_OF_COLUMNS)
+                                            : ff_pair_bias(ctx, layer, pair->rows, FF_BIAS_OF_ROWS);
     ff_tensor *t[REGION_COUNT] = {msa, bias, msa_mask};
     if (ctx->keep_inputs && ff_recording(ctx, t, REGION_COUNT)) {
         ff_checkpoint(ctx, "msa_attention_and_transition", msa_region, w, t, REGION_COUNT, NULL, 0);
@@ -129,7 +157,7 @@ static ff_tensor *msa_steps(ff_ctx *ctx, const ff_block *w, ff_tensor *msa, ff_t
 
 /* ---- pair ---- */
 
-/* Rows sharded before and after. */
+/* Rows sharded before, columns after. */
 static ff_tensor *pair_steps(ff_ctx *ctx, const ff_block *w, ff_tensor *pair, ff_tensor *pair_mask, bool unread)
 {
     if (ctx->status != FF_OK)
@@ -142,42 +170,59 @@ static ff_tensor *pair_steps(ff_ctx *ctx, const ff_block *w, ff_tensor *pair, ff
     pair = ff_triangle_attention_starting_node(ctx, &w->triangle_attention_starting_node, pair, pair_mask, FF_RESIDUAL);
     pair = row_to_col(ctx, pair, n, n);
     pair = ff_triangle_attention_ending_node(ctx, &w->triangle_attention_ending_node, pair, pair_mask, FF_RESIDUAL);
-    pair = ff_transition(ctx, "pair_transition", &w->pair_transition, pair, FF_RESIDUAL, unread);
-    return col_to_row(ctx, pair, n, n);
+    return ff_transition(ctx, "pair_transition", &w->pair_transition, pair, FF_RESIDUAL, unread);
 }
 
 /* ---- the block ---- */
 
-/* `unread`: the values of the results are not needed, only their nodes. */
-static void block_steps(ff_ctx *ctx, const ff_block *w, ff_tensor **msa, ff_tensor **pair, ff_tensor *msa_mask,
+static bool shapes_fit(ff_ctx *ctx, const ff_block *w, const ff_tensor *msa, const ff_tensor *msa_mask, const ff_tensor *pair_mask)
+{
+    return ff_check_shape(ctx, msa, "msa", FF_SHAPE(-1, -1, w->config.c_m)) &&
+           ff_check_shape(ctx, msa_mask, "msa_mask", FF_SHAPE(-1, msa->shape[1])) &&
+           ff_check_shape(ctx, pair_mask, "pair_mask", FF_SHAPE(msa->shape[1], msa->shape[1]));
+}
+
+static ff_tensor *outer_product(ff_ctx *ctx, const ff_block *w, ff_tensor *msa, pair_state *pair, ff_tensor *msa_mask)
+{
+    pair_arrive(ctx, pair);
+    return ff_outer_product_mean(ctx, &w->outer_product_mean, msa, pair->rows, msa_mask, FF_RESIDUAL);
+}
+
+/* `unread`: the values of the results are not needed, only their nodes. The pair's rows may still be on their way before and are
+ * afterwards. Under DAP two exchanges hide behind other work: the MSA goes back to rows during the pair's steps, the pair during
+ * the MSA's steps of the next block. */
+static void block_steps(ff_ctx *ctx, const ff_block *w, ff_tensor **msa, pair_state *pair, ff_tensor *msa_mask,
                         ff_tensor *pair_mask, bool unread)
 {
-    if (!ff_check_shape(ctx, *msa, "msa", FF_SHAPE(-1, -1, w->config.c_m)) ||
-        !ff_check_shape(ctx, msa_mask, "msa_mask", FF_SHAPE(-1, (*msa)->shape[1])) ||
-        !ff_check_shape(ctx, pair_mask, "pair_mask", FF_SHAPE((*msa)->shape[1], (*msa)->shape[1]))) {
+    if (!shapes_fit(ctx, w, *msa, msa_mask, pair_mask)) {
+        pair_arrive(ctx, pair);
         *msa = ff_module_end(ctx, *msa, NULL);
-        *pair = ff_module_end(ctx, *pair, NULL);
+        pair->rows = ff_module_end(ctx, pair->rows, NULL);
         return;
     }
     const int64_t num_seq = msa_mask->shape[0], num_res = msa_mask->shape[1];
-    const bool first = w->config.outer_product_mean_first;
+    const bool first = w->config.outer_product_mean_first, alone = ff_dap_size(ctx) == 1;
     if (first) {
         *msa = row_to_col(ctx, *msa, num_seq, num_res);
-        *pair = ff_outer_product_mean(ctx, &w->outer_product_mean, *msa, *pair, msa_mask, FF_RESIDUAL);
+        pair->rows = outer_product(ctx, w, *msa, pair, msa_mask);
         *msa = col_to_row(ctx, *msa, num_seq, num_res);
     }
-    *msa = msa_steps(ctx, w, *msa, *pair, msa_mask, unread && first);
+    *msa = msa_steps(ctx, w, *msa, pair, msa_mask, unread && first);
     if (!first)
-        *pair = ff_outer_product_mean(ctx, &w->outer_product_mean, *msa, *pair, msa_mask, FF_RESIDUAL);
-    *msa = col_to_row(ctx, *msa, num_seq, num_res);
-    *pair = pair_steps(ctx, w, *pair, pair_mask, unread);
-    *msa = ff_module_end(ctx, NULL, *msa);
+        pair->rows = outer_product(ctx, w, *msa, pair, msa_mask);
+    ff_dap_pending *back = alone ? NULL : ff_dap_all_to_all_begin(ctx, *msa, 1, num_res, 0, num_seq);
+    ff_tensor *columns = pair_steps(ctx, w, pair->rows, pair_mask, unread);
+    pair_depart(ctx, pair, columns, num_res);
+    *msa = ff_module_end(ctx, NULL, alone ? *msa : ff_dap_all_to_all_end(ctx, back));
 }
 
 void ff_block_forward(ff_ctx *ctx, const ff_block *w, ff_tensor **msa, ff_tensor **pair, ff_tensor *msa_mask,
                       ff_tensor *pair_mask)
 {
-    block_steps(ctx, w, msa, pair, msa_mask, pair_mask, false);
+    pair_state state = {.rows = *pair};
+    block_steps(ctx, w, msa, &state, msa_mask, pair_mask, false);
+    pair_arrive(ctx, &state);
+    *pair = state.rows;
 }
 
 /* ---- stacks ---- */
@@ -186,21 +231,29 @@ enum { BLOCK_MSA, BLOCK_PAIR, BLOCK_MSA_MASK, BLOCK_PAIR_MASK, BLOCK_COUNT };
 
 static void block_region(ff_ctx *ctx, const void *arg, ff_tensor **t)
 {
-    block_steps(ctx, arg, &t[BLOCK_MSA], &t[BLOCK_PAIR], t[BLOCK_MSA_MASK], t[BLOCK_PAIR_MASK], ctx->tape != NULL);
+    pair_state state = {.rows = t[BLOCK_PAIR]};
+    block_steps(ctx, arg, &t[BLOCK_MSA], &state, t[BLOCK_MSA_MASK], t[BLOCK_PAIR_MASK], ctx->tape != NULL);
+    pair_arrive(ctx, &state);
+    t[BLOCK_PAIR] = state.rows;
 }
 
 void ff_block_stack_forward(ff_ctx *ctx, const ff_block *w, int64_t num_block, bool checkpoint, ff_tensor **msa,
                             ff_tensor **pair, ff_tensor *msa_mask, ff_tensor *pair_mask)
 {
+    pair_state state = {.rows = *pair};
     for (int64_t i = 0; i < num_block; i++) {
-        ff_tensor *t[BLOCK_COUNT] = {*msa, *pair, msa_mask, pair_mask};
+        if (checkpoint) /* a region has its inputs whole */
+            pair_arrive(ctx, &state);
+        ff_tensor *t[BLOCK_COUNT] = {*msa, state.rows, msa_mask, pair_mask};
         ff_context_step(ctx, w->config.is_extra_msa ? "extra_msa_stack" : "evoformer", i, num_block);
         if (checkpoint && ff_recording(ctx, t, BLOCK_COUNT)) {
             ff_checkpoint(ctx, "evoformer_block", block_region, &w[i], t, BLOCK_COUNT, NULL, 0);
             *msa = ff_module_end(ctx, NULL, t[BLOCK_MSA]);
-            *pair = ff_module_end(ctx, NULL, t[BLOCK_PAIR]);
+            state.rows = ff_module_end(ctx, NULL, t[BLOCK_PAIR]);
         } else {
-            ff_block_forward(ctx, &w[i], msa, pair, msa_mask, pair_mask);
+            block_steps(ctx, &w[i], msa, &state, msa_mask, pair_mask, false);
         }
     }
+    pair_arrive(ctx, &state);
+    *pair = state.rows;
 }

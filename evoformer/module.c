@@ -1,5 +1,6 @@
 #include "evoformer/module.h"
 
+#include "dap/dap.h"
 #include "tensor/pool.h"
 
 ff_keep ff_module_keep(const ff_ctx *ctx) { return ctx->keep_inputs ? FF_KEEP_INPUTS : FF_KEEP_ALL; }
@@ -123,6 +124,7 @@ ff_tensor *ff_module_dropout(ff_ctx *ctx, float rate, int64_t first, int64_t len
 void ff_module_record(ff_ctx *ctx, const char *name, bool backward, double flop, double bytes_moved, double bytes_kept,
                       double bytes_sent)
 {
+    ff_dap_poll(ctx); /* a module is done: a good moment */
     if (backward)
         ff_plan_add(ctx, name, true, 2 * flop, 2 * bytes_moved + bytes_kept, 0, bytes_sent);
     else

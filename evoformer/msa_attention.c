@@ -27,7 +27,7 @@ ff_tensor *ff_msa_row_attention(ff_ctx *ctx, const ff_attention_layer *w, ff_ten
 ff_tensor *ff_msa_row_attention_with_pair_bias(ff_ctx *ctx, const ff_biased_attention_layer *w, ff_tensor *msa,
                                                ff_tensor *pair, ff_tensor *msa_mask, ff_update update)
 {
-    ff_tensor *bias = ff_pair_bias(ctx, &w->bias, pair, false);
+    ff_tensor *bias = ff_pair_bias(ctx, &w->bias, pair, FF_BIAS_OF_ROWS);
     msa = ff_msa_row_attention(ctx, &w->attention, msa, bias, msa_mask, ff_module_keep(ctx), update);
     ff_tensor_release(bias);
     return msa;

@@ -21,7 +21,7 @@ static ff_tensor *triangle_attention(ff_ctx *ctx, const char *name, const ff_bia
                                             .mask_stride_batch = ending ? 1 : num_res,
                                             .mask_stride_length = ending ? num_res : 1};
     const ff_keep keep = ff_module_keep(ctx) == FF_KEEP_INPUTS ? FF_KEEP_INPUTS : FF_KEEP_RESULT;
-    ff_tensor *bias = ff_pair_bias(ctx, &w->bias, pair, ending);
+    ff_tensor *bias = ff_pair_bias(ctx, &w->bias, pair, ending ? FF_BIAS_OF_TRANSPOSED : FF_BIAS_OF_ROWS);
     pair = ff_gated_attention(ctx, name, &w->attention, pair, bias, pair_mask, &layout, keep, update);
     ff_tensor_release(bias);
     return pair;

@@ -24,8 +24,10 @@ static void release_all(ff_tensor **tensors, int n)
     }
 }
 
-static void release_node(ff_node *node)
+static void release_node(ff_ctx *ctx, ff_node *node)
 {
+    if (node->release != NULL)
+        node->release(ctx, node);
     release_all(node->kept, FF_NODE_KEPT);
     release_all(node->outputs, FF_NODE_OUTPUTS);
     release_all(node->inputs, FF_NODE_INPUTS);
@@ -38,7 +40,7 @@ void ff_tape_destroy(ff_ctx *ctx)
     if (tape == NULL)
         return;
     while (tape->count > 0)
-        release_node(tape->nodes[--tape->count]);
+        release_node(ctx, tape->nodes[--tape->count]);
     free(tape->nodes);
     free(tape);
     ctx->tape = NULL;
@@ -115,7 +117,7 @@ ff_status ff_tape_backward(ff_ctx *ctx)
                 ff_tensor_release(node->outputs[i]->grad);
                 node->outputs[i]->grad = NULL;
             }
-        release_node(node);
+        release_node(ctx, node);
     }
     ctx->tape = tape;
     return ctx->status;

@@ -20,6 +20,7 @@ typedef void (*ff_backward_fn)(ff_ctx *ctx, ff_node *node);
 struct ff_node {
     const char *name;
     ff_backward_fn backward;
+    ff_backward_fn release;              /* NULL, or called when the node goes, after its backward or without it */
     const ff_kernels *kernels;           /* the table the forward ran on; ctx->kernels during backward */
     ff_tensor *inputs[FF_NODE_INPUTS];   /* retained; NULL entries allowed */
     ff_tensor *outputs[FF_NODE_OUTPUTS]; /* retained */
