@@ -6,6 +6,7 @@
  * Rank 0 prints; a wrong array on any rank is a failure, and all ranks exit alike. */
 #include <dirent.h>
 #include <errno.h>
+#include <fnmatch.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,7 +53,7 @@ static const ff_option option_table[] = {
     {"tolerance-gradient", FF_OPTION_DOUBLE, offsetof(check_options, tolerance_gradient), "-1", NULL, "Judging",
      "of gradients; -1 = 1e-4, bf16 5e-2; likewise"},
     {"only", FF_OPTION_STRING, offsetof(check_options, only), NULL, NULL, "Judging",
-     "FAMILY or FAMILY/CASE, several with commas"},
+     "FAMILY or FAMILY/CASE, several with commas, * and ? match as in file names: '*/*tiny*'"},
     {"data-root", FF_OPTION_STRING, offsetof(check_options, data_root), "../shared/data", NULL, "Judging",
      "folder of the input files that data families name"},
     {"weights", FF_OPTION_STRING, offsetof(check_options, weights), NULL, NULL, "Judging",
@@ -244,17 +245,17 @@ static void read_and_check(checker *k, const char *path, const char *family, con
 
 /* ---- one file ---- */
 
-/* Whether --only has FAMILY or FAMILY/CASE. */
+/* Whether --only has FAMILY or FAMILY/CASE, in words or as a pattern. */
 static bool is_asked_for(const char *only, const char *family, const char *name)
 {
     if (only == NULL)
         return true;
-    char full[1024];
+    char full[1024], pattern[1024];
     snprintf(full, sizeof full, "%s/%s", family, name);
     for (const char *at = only; *at != '\0';) {
         const size_t length = strcspn(at, ",");
-        if ((strlen(family) == length && strncmp(at, family, length) == 0) ||
-            (strlen(full) == length && strncmp(at, full, length) == 0))
+        snprintf(pattern, sizeof pattern, "%.*s", (int)length, at);
+        if (fnmatch(pattern, strchr(pattern, '/') == NULL ? family : full, 0) == 0)
             return true;
         at += length + (at[length] == ',');
     }
