@@ -178,9 +178,11 @@ static void take_number(double *value, double preset)
         *value = preset;
 }
 
-/* One chain by heart: nothing that only helps with other chains, and a rate that ends near zero. */
+/* One chain by heart, all heads included: nothing that only helps with other chains, and a rate that ends near zero. */
 static void take_overfit(ff_train_options *o)
 {
+    o->stage = o->stage == 0 ? 1 + (int)FF_STAGE_PTM : o->stage;
+    take_number(&o->learning_rate, 1e-3);
     take(&o->steps, 5000);
     take(&o->crop, 0);
     take(&o->warmup, 100);
@@ -189,7 +191,6 @@ static void take_overfit(ff_train_options *o)
     take_number(&o->decay_factor, 0.93);
     take(&o->violation_from, o->steps * 2 / 3);
     take_number(&o->violation_weight, 5);
-    take_number(&o->mask_fraction, 0);
     take_number(&o->ema_decay, 0.99);
     take_number(&o->clamp_prob, 0); /* clamped, a chain that lies all in one place has no gradient */
     o->dropout = o->dropout == 0 ? 2 : o->dropout;
