@@ -3,6 +3,7 @@
  *     fastfold-bench                        the Evoformer block, each pass
  *     fastfold-bench list                   what can be measured
  *     fastfold-bench simulate --help        a training step or a prediction on a described cluster
+ *     fastfold-bench dap --help             exchanges between ranks: bytes, exposed and hidden time
  *     fastfold-bench modules kernels        all of it
  *     fastfold-bench data                   readers, features, the loader
  *     fastfold-bench train                  the optimiser, losses, training steps
@@ -14,6 +15,7 @@
 #endif
 
 #include "bench/bench.h"
+#include "bench/bench_dap.h"
 #include "bench/cases.h"
 #include "bench/simulate.h"
 #include "core/options.h"
@@ -83,7 +85,7 @@ static const ff_program program = {
     "Measures kernels, modules, blocks and stacks of the Evoformer, and this machine's GEMM and memory peaks in between.\n"
     "Without OP: evoformer_block. `kernels`, `modules` and `models` stand for all of them. `data` measures readers,\n"
     "features and the loader, `train` the optimiser, the losses and whole training steps.\n"
-    "`simulate --help` tells about steps on clusters that are not at hand.",
+    "`dap --help` tells about exchanges between ranks, `simulate --help` about steps on clusters that are not at hand.",
     option_table};
 
 /* GEMM runs that differ by more than this say that the machine is busy: fractions of the peak are then worth little. */
@@ -291,6 +293,8 @@ int main(int argc, char **argv)
     ff_context_init(&ctx);
     if (argc > 1 && strcmp(argv[1], "simulate") == 0)
         return bench_simulate(argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "dap") == 0)
+        return bench_dap(argc - 1, argv + 1);
     if (ff_options_parse(&ctx, &program, &o, argc, argv, &args) != FF_OK) {
         fprintf(stderr, "%s: %s\n", program.name, ctx.message);
         return 2;

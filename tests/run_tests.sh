@@ -215,6 +215,22 @@ if [ -x "$BUILD/bin/mpi_tests" ] && command -v mpirun >/dev/null 2>&1; then
     done
     step "a failing rank ends all, 3 ranks" env OMP_NUM_THREADS=1 timeout 60 mpirun -np 3 "$BUILD/bin/mpi_tests" --fail
 fi
+# Sent bytes as planned (else it fails), in every schedule and pass, and a trace that is JSON.
+dap_bench()
+{
+    n=$1
+    shift
+    for pass in inference both; do
+        timeout 200 mpirun -np "$n" "$BUILD/bin/fastfold-bench" dap --dap "$n" --num-seq 7 --num-res 11 --blocks 2 --repeat 1 \
+            --pass $pass --json --trace "$logs/dap_trace.json" "$@" || return 1
+        [ "$(tail -c 4 "$logs/dap_trace.json" | tr -d '\n ')" = "]}" ] || return 1
+    done
+    echo "2 passed, 0 failed"
+}
+if command -v mpirun >/dev/null 2>&1 && [ -x "$BUILD/bin/fastfold-bench" ]; then
+    step "bytes sent are as planned, 2 ranks" dap_bench 2
+    step "bytes sent are as planned, 3 ranks, bf16" dap_bench 3 --dtype bf16 --checkpoint
+fi
 if command -v mpirun >/dev/null 2>&1; then
     for n in 2 3; do
         step "golden tests/golden under DAP $n" env OMP_NUM_THREADS=1 timeout 600 mpirun -np $n "$golden" --threads 1 \
