@@ -1,5 +1,7 @@
 /* test_train_head_losses.c - cross entropies of the heads: the formula in double, values by hand, targets, masks. */
+#include "kernels/kernels.h"
 #include "tests/loss_case.h"
+#include "train/loss_common.h"
 
 static ff_ctx ctx;
 static loss_case c;
@@ -242,7 +244,74 @@ static void test_resolution_decides_about_three_losses(void)
         CU_ASSERT_EQUAL(c.grads.resolved_logits[i], 0);
 }
 
+/* ---- rows on every instruction set ---- */
+
+/* Logits of a spread from 0.1 to 120, lengths that fill no vector; 3e-6: n float sums and an exp to 2e-7. */
+static void check_rows(const ff_ctx *with)
+{
+    enum { MOST = 70 };
+    const ff_row_cross_entropy_fn row = ff_row_cross_entropy_of(with);
+    for (int n = 1; n <= MOST; n += n < 20 ? 1 : 5)
+        for (int trial = 0; trial < 4; trial++) {
+            static const float spreads[] = {0.1f, 2, 20, 120};
+            float logits[MOST], grad[MOST];
+            double want[MOST] = {0};
+            const int target = (7 * n + trial) % n;
+            for (int k = 0; k < n; k++) {
+                logits[k] = spreads[trial] * loss_normal(70 + (uint64_t)n, k);
+                grad[k] = 1;
+                want[k] = 1;
+            }
+            const double value = row(logits, n, target, grad, 0.5), right = 2 * plain_row(want, logits, n, target, 0.5);
+            CU_ASSERT_DOUBLE_EQUAL(value, right, 3e-6 * (1 + fabs(right)));
+            for (int k = 0; k < n; k++)
+                CU_ASSERT_DOUBLE_EQUAL(grad[k], want[k], 3e-6);
+            CU_ASSERT_EQUAL(row(logits, n, target, NULL, 1), value);
+        }
+    const float lost[3] = {1, NAN, 2};
+    CU_ASSERT(isnan(row(lost, 3, 0, NULL, 1)));
+}
+
+static void test_rows_equal_the_formula_on_every_instruction_set(void)
+{
+    static const char *const names[] = {"plain", "avx2", "avx512"};
+    ff_loss_target last = FF_LOSS_PLAIN;
+    int checked = 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        ff_ctx other;
+        ff_context_init(&other);
+        other.log.file = NULL;
+        if (ff_kernels_get(&other, &other.kernels, FF_BACKEND_CPU, ff_isa_from_name(names[i]), FF_DTYPE_F32) != FF_OK)
+            continue;
+        last = ff_loss_target_of(&other);
+        CU_ASSERT(!FF_HAVE_TARGETS || (size_t)last == i);
+        check_rows(&other);
+        checked++;
+    }
+    CU_ASSERT(checked > 0);
+    ff_ctx none;
+    ff_context_init(&none);
+    CU_ASSERT_EQUAL(ff_loss_target_of(&none), last); /* without kernels: the best */
+}
+
+static void test_halving_counts_like_counting(void)
+{
+    for (int n = 0; n < 20; n++)
+        for (int k = -1; k <= 2 * n + 1; k++) {
+            float edges[20];
+            int want = 0;
+            const double d2 = k < 0 ? NAN : 0.25 * (double)k * (double)k; /* on an edge and between two */
+            for (int e = 0; e < n; e++) {
+                edges[e] = (float)e;
+                want += d2 > (double)e * (double)e;
+            }
+            CU_ASSERT_EQUAL(ff_count_exceeded(d2, edges, n), want);
+        }
+}
+
 static CU_TestInfo tests[] = {
+    {"rows_equal_the_formula_on_every_instruction_set", test_rows_equal_the_formula_on_every_instruction_set},
+    {"halving_counts_like_counting", test_halving_counts_like_counting},
     {"distogram_equals_the_formula", test_distogram_equals_the_formula},
     {"distances_fall_into_their_bins", test_distances_fall_into_their_bins},
     {"uniform_logits_give_the_log_of_the_classes", test_uniform_logits_give_the_log_of_the_classes},

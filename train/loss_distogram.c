@@ -31,6 +31,7 @@ ff_status ff_loss_distogram(ff_ctx *ctx, double *value, float *grad_logits, doub
                             const ff_distogram_inputs *in)
 {
     ff_status status = FF_OK;
+    const ff_row_cross_entropy_fn row_cross_entropy = ff_row_cross_entropy_of(ctx);
     double *rows = NULL;
     const int64_t n = in->num_res, num_bins = in->num_bins;
     if (n <= 0 || num_bins <= 0)
@@ -49,7 +50,7 @@ ff_status ff_loss_distogram(ff_ctx *ctx, double *value, float *grad_logits, doub
             const int64_t at = ((i - r.first) * n + j) * num_bins;
             const int32_t bin = ff_count_exceeded(pair_distance2(in, i, j), in->bin_edges, num_bins - 1);
             rows[i] +=
-                mask * ff_row_cross_entropy(in->logits + at, num_bins, bin,
+                mask * row_cross_entropy(in->logits + at, num_bins, bin,
                                             grad_logits == NULL ? NULL : grad_logits + at, weight * mask / norm);
         }
     }

@@ -55,7 +55,7 @@ static void gather_points(point_columns *c, const ff_fape_inputs *in)
 /* ---- one frame against all points ---- */
 
 /* Adds the errors and gradients of points begin..end-1; grad_points[x] are columns, NULL = values only. */
-static void frame_tile(frame_sums *sums, float *const *grad_points, const float *frame, const float *truth,
+FF_TARGET_BODY void add_tile(frame_sums *sums, float *const *grad_points, const float *frame, const float *truth,
                        const point_columns *c, int64_t begin, int64_t end, float clamped)
 {
     const float r0 = frame[0], r1 = frame[1], r2 = frame[2], r3 = frame[3], r4 = frame[4], r5 = frame[5];
@@ -119,6 +119,34 @@ static void frame_tile(frame_sums *sums, float *const *grad_points, const float 
         sums->grad_rotation[k] += (double)g[k];
 }
 
+typedef void (*tile_fn)(frame_sums *sums, float *const *grad_points, const float *frame, const float *truth,
+                        const point_columns *c, int64_t begin, int64_t end, float clamped);
+
+static void tile_plain(frame_sums *sums, float *const *grad_points, const float *frame, const float *truth,
+                       const point_columns *c, int64_t begin, int64_t end, float clamped)
+{
+    add_tile(sums, grad_points, frame, truth, c, begin, end, clamped);
+}
+
+#if FF_HAVE_TARGETS
+FF_TARGET_AVX2 static void tile_avx2(frame_sums *sums, float *const *grad_points, const float *frame, const float *truth,
+                                     const point_columns *c, int64_t begin, int64_t end, float clamped)
+{
+    add_tile(sums, grad_points, frame, truth, c, begin, end, clamped);
+}
+
+FF_TARGET_AVX512 static void tile_avx512(frame_sums *sums, float *const *grad_points, const float *frame,
+                                         const float *truth, const point_columns *c, int64_t begin, int64_t end,
+                                         float clamped)
+{
+    add_tile(sums, grad_points, frame, truth, c, begin, end, clamped);
+}
+
+static const tile_fn tiles[] = {tile_plain, tile_avx2, tile_avx512};
+#else
+static const tile_fn tiles[] = {tile_plain};
+#endif
+
 static void add_frame_gradient(float *grad, const frame_sums *sums, const float *frame, double factor)
 {
     for (int k = 0; k < 9; k++)
@@ -134,7 +162,7 @@ static void add_frame_gradient(float *grad, const frame_sums *sums, const float 
 /* ---- chunks of frames ---- */
 
 /* One chunk: returns the sum of its errors. */
-static double run_chunk(float *grad_frames, float *chunk_grad, const ff_fape_inputs *in, const point_columns *c,
+static double run_chunk(tile_fn add, float *grad_frames, float *chunk_grad, const ff_fape_inputs *in, const point_columns *c,
                         int64_t begin, int64_t end, double factor)
 {
     float *columns[3] = {chunk_grad, chunk_grad + c->count, chunk_grad + 2 * c->count};
@@ -147,7 +175,7 @@ static double run_chunk(float *grad_frames, float *chunk_grad, const ff_fape_inp
         const float *frame = in->frames + 12 * f;
         frame_sums sums = {0};
         for (int64_t p = 0; p < c->count; p += TILE)
-            frame_tile(&sums, chunk_grad == NULL ? NULL : columns, frame, in->true_frames + 12 * f, c, p,
+            add(&sums, chunk_grad == NULL ? NULL : columns, frame, in->true_frames + 12 * f, c, p,
                        p + TILE < c->count ? p + TILE : c->count, (float)in->clamped);
         if (grad_frames != NULL)
             add_frame_gradient(grad_frames + 12 * f, &sums, frame, factor);
@@ -184,6 +212,7 @@ ff_status ff_loss_fape(ff_ctx *ctx, double *value, float *grad_frames, float *gr
         return FF_FAIL(ctx, FF_ERR_ARG, "FAPE of %lld frames and %lld points: both must be positive",
                        (long long)num_frames, (long long)num_points);
     const int64_t num_chunks = num_frames < CHUNKS ? num_frames : CHUNKS;
+    const tile_fn tile = tiles[ff_loss_target_of(ctx)];
     const bool with_grads = (grad_frames != NULL || grad_points != NULL) && weight != 0;
     double errors[CHUNKS] = {0};
     FF_LOSS_SCRATCH(ctx, columns, NUM_COLUMNS * num_points);
@@ -198,7 +227,7 @@ ff_status ff_loss_fape(ff_ctx *ctx, double *value, float *grad_frames, float *gr
 #pragma omp parallel for schedule(dynamic)
     for (int64_t k = 0; k < num_chunks; k++)
         errors[k] =
-            run_chunk(with_grads ? grad_frames : NULL, chunk_grads == NULL ? NULL : chunk_grads + 3 * k * c.count, in,
+            run_chunk(tile, with_grads ? grad_frames : NULL, chunk_grads == NULL ? NULL : chunk_grads + 3 * k * c.count, in,
                       &c, k * num_frames / num_chunks, (k + 1) * num_frames / num_chunks, factor);
     *value = ff_sum_rows(errors, num_chunks) / ((double)LENGTH_SCALE_ANG * normalisation);
     if (with_grads && grad_points != NULL)

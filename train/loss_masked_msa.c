@@ -20,6 +20,7 @@ ff_status ff_loss_masked_msa(ff_ctx *ctx, double *value, float *grad_logits, dou
                              const ff_masked_msa_inputs *in)
 {
     ff_status status = FF_OK;
+    const ff_row_cross_entropy_fn row_cross_entropy = ff_row_cross_entropy_of(ctx);
     double *rows = NULL;
     const int64_t num_seq = in->num_seq, num_res = in->num_res, num_class = in->num_class;
     if (num_seq <= 0 || num_res <= 0 || num_class <= 0)
@@ -37,7 +38,7 @@ ff_status ff_loss_masked_msa(ff_ctx *ctx, double *value, float *grad_logits, dou
             const double mask = (double)in->bert_mask[at];
             const int64_t logit = (at - r.first * num_res) * num_class;
             if (mask != 0)
-                rows[s] += mask * ff_row_cross_entropy(in->logits + logit, num_class, in->true_msa[at],
+                rows[s] += mask * row_cross_entropy(in->logits + logit, num_class, in->true_msa[at],
                                                        grad_logits == NULL ? NULL : grad_logits + logit, weight * mask / norm);
         }
     }

@@ -43,6 +43,7 @@ void ff_loss_pae_targets(int32_t *bins, const ff_pae_inputs *in)
 ff_status ff_loss_pae(ff_ctx *ctx, double *value, float *grad_logits, double weight, const ff_pae_inputs *in)
 {
     ff_status status = FF_OK;
+    const ff_row_cross_entropy_fn row_cross_entropy = ff_row_cross_entropy_of(ctx);
     double *rows = NULL;
     const int64_t n = in->num_res, num_bins = in->num_bins;
     if (n <= 0 || num_bins <= 0)
@@ -62,7 +63,7 @@ ff_status ff_loss_pae(ff_ctx *ctx, double *value, float *grad_logits, double wei
             const double factor = counts * (double)in->mask[i] * (double)in->mask[j];
             const int64_t at = ((i - r.first) * n + j) * num_bins;
             if (factor != 0)
-                rows[i] += factor * ff_row_cross_entropy(in->logits + at, num_bins, pair_bin(in, predicted, truth, j),
+                rows[i] += factor * row_cross_entropy(in->logits + at, num_bins, pair_bin(in, predicted, truth, j),
                                                          grad_logits == NULL ? NULL : grad_logits + at,
                                                          weight * factor / norm);
         }

@@ -37,6 +37,7 @@ ff_status ff_loss_plddt(ff_ctx *ctx, double *value, double *lddt_ca, float *grad
     enum { COLUMNS = 3 + 3 + 1 };
     ff_status status = FF_OK;
     float *block = NULL;
+    const ff_row_cross_entropy_fn row_cross_entropy = ff_row_cross_entropy_of(ctx);
     double *rows = NULL, *lddt = NULL;
     const int64_t n = in->num_res, num_bins = in->num_bins;
     if (n <= 0 || num_bins <= 0)
@@ -57,7 +58,7 @@ ff_status ff_loss_plddt(ff_ctx *ctx, double *value, double *lddt_ca, float *grad
         if (lddt_ca != NULL)
             lddt_ca[i] = lddt[i];
         if (factor != 0)
-            rows[i] = factor * ff_row_cross_entropy(
+            rows[i] = factor * row_cross_entropy(
                                    in->logits + i * num_bins, num_bins, ff_loss_plddt_bin(lddt[i], num_bins),
                                    grad_logits == NULL ? NULL : grad_logits + i * num_bins, weight * factor / norm);
     }
