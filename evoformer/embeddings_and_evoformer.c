@@ -110,6 +110,20 @@ typedef struct {
     int64_t first_templ, num_templ;  /* templates */
 } msa_shard;
 
+/* The last blocks, which the backward pass needs first, may keep more than their inputs: as many as a trainer's plan found room
+ * for. */
+static void evoformer_stack(ff_ctx *ctx, const ff_evoformer *w, ff_tensor **msa, ff_tensor **pair, ff_tensor *msa_mask,
+                            ff_tensor *mask_2d)
+{
+    const int64_t num_block = w->config.evoformer_num_block, wanted = w->config.num_plain_block;
+    const int64_t num_plain = !w->config.checkpoint ? 0 : wanted < num_block ? wanted : num_block;
+    const int64_t first = num_block - num_plain;
+    if (first > 0)
+        ff_block_stack_forward(ctx, w->evoformer, first, w->config.checkpoint, msa, pair, msa_mask, mask_2d);
+    if (num_plain > 0)
+        ff_block_stack_forward(ctx, w->evoformer + first, num_plain, false, msa, pair, msa_mask, mask_2d);
+}
+
 static bool has_templates(const ff_evoformer *w, const ff_evoformer_features *f)
 {
     return w->config.template_enabled && f->num_templ > 0;
@@ -223,7 +237,7 @@ ff_status ff_evoformer_forward(ff_ctx *ctx, const ff_evoformer *w, const ff_evof
     extra_msa_stack(ctx, w, f, &pair, mask_2d);
     if (has_templates(w, f) && w->config.embed_torsion_angles)
         append_torsion_rows(ctx, w, f, &shard, &msa, &msa_mask);
-    ff_block_stack_forward(ctx, w->evoformer, w->config.evoformer_num_block, checkpoint, &msa, &pair, msa_mask, mask_2d);
+    evoformer_stack(ctx, w, &msa, &pair, msa_mask, mask_2d);
     finish(ctx, w, f, &shard, msa, pair, out);
     ff_tensor_release(msa);
     ff_tensor_release(pair);

@@ -73,6 +73,8 @@ static void test_blocks_are_recomputed_until_a_step_fits(void)
     CU_ASSERT_EQUAL(ff_train_plan(&ctx, &s, -1, &all), FF_OK);
     CU_ASSERT_EQUAL(ff_train_plan(&ctx, &s, 0, &none), FF_OK);
     CU_ASSERT(none.total_bytes < all.total_bytes && none.flop > all.flop);
+    CU_ASSERT_EQUAL(ff_train_plan(&ctx, &s, 2, &cost), FF_OK);
+    CU_ASSERT(none.total_bytes < cost.total_bytes && cost.total_bytes < all.total_bytes && cost.flop < none.flop);
     CU_ASSERT_EQUAL(ff_train_choose(&ctx, &s, 0, &cost), FF_OK);
     CU_ASSERT_FALSE(cost.checkpoint);
     CU_ASSERT_EQUAL(ff_train_choose(&ctx, &s, (int64_t)all.total_bytes, &cost), FF_OK);

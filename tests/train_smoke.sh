@@ -101,6 +101,31 @@ same_end() { cmp "$1/checkpoint_0000000012.h5" "$work/whole/checkpoint_000000001
     : >"$work/file"
     says "a file in place of the folder" 1 "file" "$program" $common --output-dir "$work/file"
 
+    # data sets: training, distillation, validation; one with a damaged stretch
+    mkdir "$work/pdb"
+    for i in 1 2 3 4 5 6 7 8 9 10 11 12; do cp "$chain" "$work/pdb/c$i.pdb"; done
+    data=$(dirname "$program")/fastfold-data
+    "$data" chains "$work/pdb" -o "$work/set.h5" >"$work/out" 2>&1 || bad "no data set"
+    says "a run of data sets" 0 "validation of 12 chains" "$program" --data "$work/set.h5" --distillation "$work/set.h5" \
+        --validation "$work/set.h5" --threads 1 --crop 16 --num-recycle 0 --batch-size 2 --steps 4 --no-progress --output-dir "$work/set"
+    says "bf16" 0 "validation of 12 chains" "$program" --data "$work/set.h5" --validation "$work/set.h5" --threads 1 --crop 16 \
+        --dtype bf16 --num-recycle 0 --steps 30 --no-progress --log-every 1 --output-dir "$work/bf16"
+    check "no step of bf16 was skipped" test "$(grep -c '"skipped": 0' "$work/bf16/metrics.jsonl")" -eq 30
+    at=2000
+    while [ $at -lt 60000 ]; do
+        cp "$work/set.h5" "$work/bad.h5"
+        printf '\377\377\377\377\377\377\377\377' | dd of="$work/bad.h5" bs=1 seek=$at conv=notrunc 2>/dev/null
+        n=$("$data" check --list "$work/bad.h5" 2>/dev/null | grep -c ' BAD$')
+        [ "$n" -gt 0 ] && [ "$n" -lt 12 ] && break
+        at=$((at + 1000))
+    done
+    says "damaged records are left out" 0 "is left out:" "$program" --data "$work/bad.h5" --threads 1 --crop 16 --num-recycle 0 \
+        --steps 12 --log-every 12 --no-progress --output-dir "$work/bad"
+    check "and counted" grep -q '"bad_samples": [1-9]' "$work/bad/metrics.jsonl"
+    says "no data set at all" 1 "set.log" "$program" --data "$work/set.log" --output-dir "$work/x"
+    says "no such chain in it" 2 "set.h5 has no chain q; it has 12, as c1_A" \
+        "$program" --data "$work/set.h5" --overfit q --output-dir "$work/x"
+
     says "no data" 2 "--data FILE is missing" "$program" --output-dir "$work/x"
     says "no folder" 2 "--output-dir RUN is missing" "$program" --overfit "$chain"
     says "no such chain" 2 "has no chain Q" "$program" --overfit "$chain:Q" --output-dir "$work/x"
