@@ -40,8 +40,10 @@ const ff_kernels *ff_kernels_emulated(ff_dtype dtype);
 static ff_kernels tables[FF_ISA_COUNT][2]; /* written once, read-only afterwards */
 static pthread_once_t tables_once = PTHREAD_ONCE_INIT;
 
+/* Tables this machine can run: those that fill the others are made of instructions it does not have. */
 static void fill_tables(void)
 {
+    const ff_isa best = ff_isa_best();
     ff_kernels *t;
 #define FF_FILL(isa_, type)                                                                                            \
     t = &tables[ff_isa_from_name(#isa_)][strcmp(#type, "bf16") == 0];                                                  \
@@ -50,7 +52,8 @@ static void fill_tables(void)
     t->isa = ff_isa_from_name(#isa_);                                                                                  \
     t->dtype = strcmp(#type, "bf16") == 0 ? FF_DTYPE_BF16 : FF_DTYPE_F32;                                              \
     t->operand_bytes = t->dtype == FF_DTYPE_BF16 ? 2 : 4;                                                              \
-    ff_fill_cpu_##isa_##_##type(t);
+    if (t->isa <= best)                                                                                                \
+        ff_fill_cpu_##isa_##_##type(t);
     FF_VARIANTS(FF_FILL)
     FF_VARIANTS_X86(FF_FILL)
     for (int isa = 0; isa < FF_ISA_COUNT; isa++)

@@ -347,6 +347,23 @@ name="SIGTERM ends a search" && [ $got -eq 1 ]
 result $? "exit status $got"
 check "a search that was ended is no failure of ours to explain twice" test "$(grep -c 'stopped by signal' log)" -eq 1
 
+# ---- every byte: memory errors and leaks, and a machine without AVX-512 (valgrind has none) ----
+if command -v valgrind >/dev/null 2>&1 && ! ldd "$program" | grep -q libasan; then
+    printf '>v\nMKVLAAGIVG\n' >v.fasta
+    for file in v.fasta several.fasta; do
+        [ $file = several.fasta ] && more="--plan --max-memory 64M" || more="--num-recycle 0 --save-raw"
+        # shellcheck disable=SC2086
+        valgrind -q --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite,indirect "$program" $file $tiny $more \
+            -o checked >log 2>&1
+        got=$?
+        name="valgrind: $file" && [ $got -lt 2 ] && ! grep -q '^==' log
+        result $? "exit status $got"
+    done
+    whole checked/v
+else
+    skipped=$((skipped + 1))
+fi
+
 # ---- the demonstration's files, and comparing structures ----
 expect 0 "1 finished" "$demo/1cih_A.fasta" $tiny --msa "$demo/1cih_A.a3m" --hhr "$demo/1cih_A.hits.sto" --template-dir "$demo/templates" -o demo
 whole demo/1cih_A
