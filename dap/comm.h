@@ -12,7 +12,7 @@ typedef struct {
     size_t receive_bytes;
 } ff_exchange_part;
 
-typedef struct ff_exchange_handle ff_exchange_handle;
+typedef ff_dap_shift ff_exchange_handle;
 
 /* Ranks of the grid that exchange with each other: those of one model, those with the same part of every model, all. */
 typedef enum { FF_GROUP_DAP, FF_GROUP_DATA, FF_GROUP_WORLD } ff_group_kind;

@@ -107,6 +107,16 @@ ff_tensor *ff_dap_all_to_all_end(ff_ctx *ctx, ff_dap_pending *pending);
 
 /* ---- on plain arrays; not differentiated ---- */
 
+/* Messages under way. */
+typedef struct ff_exchange_handle ff_dap_shift;
+
+/**
+ * Send the data of `to` to rank + by and receive that of `from` from rank - by (both cyclic), while other work goes on. All ranks
+ * begin the same shifts in the same order; the tensors stay until the end, which comes also after a failure (NULL is fine).
+ */
+ff_dap_shift *ff_dap_shift_begin(ff_ctx *ctx, const char *name, int by, const ff_tensor *to, ff_tensor *from);
+void ff_dap_shift_end(ff_ctx *ctx, ff_dap_shift *shift);
+
 /** Sum of n floats over the ranks of a model, in place. */
 ff_status ff_dap_all_reduce(ff_ctx *ctx, float *data, int64_t n);
 /** Sum of a block of parameter gradients over all processes, in place, in buckets: what every layer added on its rank becomes the

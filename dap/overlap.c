@@ -1,4 +1,6 @@
-/* overlap.c - exchanges in two parts on the tape, other work in between.
+/* overlap.c - exchanges in two parts, other work in between.
+ *
+ * Contents: on the tape; shifts.
  *
  * A begin and its end are two nodes with one ff_dap_pending between them, which the begin's node owns. Backward runs the other way
  * round: the end's node begins the opposite exchange into an array of its own, the begin's node waits and adds it to x's gradient,
@@ -133,3 +135,27 @@ ff_tensor *ff_dap_all_to_all_end(ff_ctx *ctx, ff_dap_pending *p)
     ff_tensor_release(out);
     return NULL;
 }
+
+/* ---- shifts ---- */
+
+ff_dap_shift *ff_dap_shift_begin(ff_ctx *ctx, const char *name, int by, const ff_tensor *to, ff_tensor *from)
+{
+    const ff_group group = ff_comm_group(ctx, FF_GROUP_DAP);
+    if (ctx->status != FF_OK)
+        return NULL;
+    ff_exchange_part *parts = ff_exchange_parts(ctx);
+    memset(parts, 0, (size_t)group.size * sizeof *parts);
+    ff_exchange_part *send = &parts[(group.rank + by) % group.size];
+    send->send = to->data;
+    send->send_bytes = to->bytes;
+    ff_exchange_part *receive = &parts[(group.rank - by + group.size) % group.size];
+    receive->receive = from->data;
+    receive->receive_bytes = from->bytes;
+    ff_exchange_handle *handle = ff_exchange_begin(ctx, &group, name, false, (double)(to->bytes + from->bytes));
+    if (!ff_comm_blocking(ctx))
+        return handle;
+    (void)ff_exchange_end(ctx, handle);
+    return NULL;
+}
+
+void ff_dap_shift_end(ff_ctx *ctx, ff_dap_shift *shift) { (void)ff_exchange_end(ctx, shift); }

@@ -164,9 +164,7 @@ static ff_tensor *pair_steps(ff_ctx *ctx, const ff_block *w, ff_tensor *pair, ff
         return ff_module_end(ctx, pair, NULL);
     const int64_t n = pair_mask->shape[0];
     pair = ff_triangle_multiplication_outgoing(ctx, &w->triangle_multiplication_outgoing, pair, pair_mask, FF_RESIDUAL);
-    pair = row_to_col(ctx, pair, n, n);
-    pair = ff_triangle_multiplication_incoming(ctx, &w->triangle_multiplication_incoming, pair, pair_mask, FF_RESIDUAL);
-    pair = col_to_row(ctx, pair, n, n);
+    pair = ff_triangle_multiplication_incoming_rows(ctx, &w->triangle_multiplication_incoming, pair, pair_mask, FF_RESIDUAL);
     pair = ff_triangle_attention_starting_node(ctx, &w->triangle_attention_starting_node, pair, pair_mask, FF_RESIDUAL);
     pair = row_to_col(ctx, pair, n, n);
     pair = ff_triangle_attention_ending_node(ctx, &w->triangle_attention_ending_node, pair, pair_mask, FF_RESIDUAL);

@@ -169,10 +169,8 @@ static ff_tensor *block_steps(ff_ctx *ctx, const ff_template_block *w, ff_tensor
     pair = ff_triangle_attention_ending_node(ctx, &w->triangle_attention_ending_node, pair, mask_2d, FF_RESIDUAL);
     pair = sharded ? ff_dap_all_to_all(ctx, pair, 1, n, 0, n) : pair;
     pair = ff_triangle_multiplication_outgoing(ctx, &w->triangle_multiplication_outgoing, pair, mask_2d, FF_RESIDUAL);
-    pair = sharded ? ff_dap_all_to_all(ctx, pair, 0, n, 1, n) : pair;
-    pair = ff_triangle_multiplication_incoming(ctx, &w->triangle_multiplication_incoming, pair, mask_2d, FF_RESIDUAL);
-    pair = ff_transition(ctx, "pair_transition", &w->pair_transition, pair, FF_RESIDUAL, unread);
-    return sharded ? ff_dap_all_to_all(ctx, pair, 1, n, 0, n) : pair;
+    pair = ff_triangle_multiplication_incoming_rows(ctx, &w->triangle_multiplication_incoming, pair, mask_2d, FF_RESIDUAL);
+    return ff_transition(ctx, "pair_transition", &w->pair_transition, pair, FF_RESIDUAL, unread);
 }
 
 ff_tensor *ff_template_block_forward(ff_ctx *ctx, const ff_template_block *w, ff_tensor *pair, ff_tensor *mask_2d)

@@ -30,6 +30,15 @@ ff_tensor *ff_triangle_multiplication_outgoing(ff_ctx *ctx, const ff_triangle_mu
 ff_tensor *ff_triangle_multiplication_incoming(ff_ctx *ctx, const ff_triangle_multiplication_layer *w, ff_tensor *pair,
                                                ff_tensor *pair_mask, ff_update update);
 
+/**
+ * The same on rows: k is local, ranks sum their parts of t. No all-to-all is needed before and after it.
+ *
+ * @param pair  [num_res_local, num_res, c_z], rows sharded; consumed
+ * @return as pair. Sends (D - 1) / D of [num_res, num_res, c_hidden] operands, band by band; sums in float32; backward: all-gather.
+ */
+ff_tensor *ff_triangle_multiplication_incoming_rows(ff_ctx *ctx, const ff_triangle_multiplication_layer *w, ff_tensor *pair,
+                                                    ff_tensor *pair_mask, ff_update update);
+
 #ifdef __cplusplus
 }
 #endif
