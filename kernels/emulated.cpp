@@ -11,6 +11,7 @@ void ff_emulated_fill_linear(ff_kernels *table);
 void ff_emulated_fill_elementwise(ff_kernels *table);
 void ff_emulated_fill_transition(ff_kernels *table);
 void ff_emulated_fill_pair_bias(ff_kernels *table);
+void ff_emulated_fill_invariant_point_attention(ff_kernels *table);
 void ff_emulated_fill_pointwise_attention(ff_kernels *table);
 void ff_emulated_fill_global_attention(ff_kernels *table);
 void ff_emulated_fill_outer_product_mean(ff_kernels *table);
@@ -35,6 +36,7 @@ static ff_kernels make_table(ff_dtype dtype, const ff_kernels *narrow)
     ff_emulated_fill_elementwise(&table);
     ff_emulated_fill_transition(&table);
     ff_emulated_fill_pair_bias(&table);
+    ff_emulated_fill_invariant_point_attention(&table);
     ff_emulated_fill_pointwise_attention(&table);
     ff_emulated_fill_global_attention(&table);
     ff_emulated_fill_outer_product_mean(&table);
