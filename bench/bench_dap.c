@@ -31,8 +31,8 @@
 typedef struct {
     int64_t dap, num_seq, num_res, blocks, repeat, threads;
     double link_ratio, link_latency_us;
-    int dtype, pass, schedule;
-    bool checkpoint, json;
+    int dtype, wire, pass, schedule;
+    bool checkpoint, plan, json;
     const char *trace;
 } dap_options;
 
@@ -51,6 +51,10 @@ static const ff_option option_table[] = {
     {"threads", FF_OPTION_INT64, offsetof(dap_options, threads), "1", "1..4096", "Step", "of a rank"},
     {"repeat", FF_OPTION_INT64, offsetof(dap_options, repeat), "5", "1..1000", "Step", "steps measured"},
     {"schedule", FF_OPTION_ENUM, offsetof(dap_options, schedule), "each", "blocking|overlapped|each", "Exchanges", "how they run"},
+    {"wire", FF_OPTION_ENUM, offsetof(dap_options, wire), "f32", "f32|bf16", "Exchanges",
+     "how float arrays travel, with --dtype bf16"},
+    {"plan", FF_OPTION_FLAG, offsetof(dap_options, plan), NULL, NULL, "Exchanges",
+     "one process computes nothing and prints the bytes that rank 0 of --dap would send"},
     {"link-ratio", FF_OPTION_DOUBLE, offsetof(dap_options, link_ratio), "0.8", "0..100", "Exchanges",
      "an artificial link on which a step's bytes take this times its work; 0 = none"},
     {"link-latency", FF_OPTION_DOUBLE, offsetof(dap_options, link_latency_us), "5", "0..1e6", "Exchanges",
@@ -156,16 +160,30 @@ static double step(const dap_run *r)
     return now_s() - begin;
 }
 
-/* What one step sends from this rank, as plan mode has it. */
-static ff_status planned_bytes(const ff_ctx *real, const dap_options *o, double *bytes)
+/* Records that send something, one line each; peak memory. */
+static void print_plan(const ff_ctx *ctx, const dap_options *o)
+{
+    const ff_plan_record total = ff_plan_total(ctx);
+    for (int64_t i = 0; i < ff_plan_count(ctx->plan); i++) {
+        const ff_plan_record *r = ff_plan_get(ctx->plan, i);
+        if (r->bytes_sent > 0)
+            printf("%-8s %-24s %14.0f\n", r->backward ? "backward" : "forward", r->name, r->bytes_sent);
+    }
+    printf("%.0f bytes sent by rank 0, %.3f MB a block; peak %.3f MB\n", total.bytes_sent,
+           total.bytes_sent / (double)o->blocks * 1e-6, (double)total.in_use * 1e-6);
+}
+
+/* What one step sends from a rank, as plan mode has it. */
+static ff_status planned_bytes(const ff_kernels *kernels, const dap_options *o, int rank, bool print, double *bytes)
 {
     ff_ctx ctx;
     dap_run dry = {.ctx = &ctx, .o = o};
     ff_context_init(&ctx);
-    ctx.kernels = real->kernels;
+    ctx.kernels = kernels;
     ff_status status = ff_pool_create(&ctx, 0, true);
     if (status == FF_OK)
-        status = ff_dap_init_plan(&ctx, ff_dap_rank(real), ff_dap_size(real));
+        status = ff_dap_init_plan(&ctx, rank, (int)o->dap);
+    ff_dap_set_wire(&ctx, (ff_dtype)o->wire);
     if (status == FF_OK)
         status = set_up(&dry);
     if (status == FF_OK)
@@ -173,6 +191,8 @@ static ff_status planned_bytes(const ff_ctx *real, const dap_options *o, double 
     if (status == FF_OK) {
         (void)step(&dry);
         *bytes = ff_plan_total(&ctx).bytes_sent;
+        if (print)
+            print_plan(&ctx, o);
         status = ctx.status;
     }
     tear_down(&dry);
@@ -267,7 +287,7 @@ static void print_kind(const dap_options *o, const char *schedule, const event_s
                k->exposed_s / s->step_s);
     else
         printf("%-11s %-20s %-8s %6.1f %11.3f %11.3f %10.3f %10.3f %10.3f %10.3f %7.1f%%\n", schedule, k->name,
-               k->backward ? "backward" : "forward", (double)k->calls / blocks, k->bytes_sent / blocks * 1e-6,
+               k == &s->total ? "" : k->backward ? "backward" : "forward", (double)k->calls / blocks, k->bytes_sent / blocks * 1e-6,
                k->bytes_received / blocks * 1e-6, k->transfer_s * 1e3, k->exposed_s * 1e3, hidden * 1e3, k->late_s * 1e3,
                100 * k->exposed_s / s->step_s);
 }
@@ -382,7 +402,7 @@ static ff_status compare_bytes(const dap_run *r)
     (void)step(r);
     const double counted = ff_dap_bytes_sent(r->ctx) - before;
     FF_TRY(r->ctx->status);
-    FF_TRY(planned_bytes(r->ctx, r->o, &planned));
+    FF_TRY(planned_bytes(r->ctx->kernels, r->o, ff_dap_rank(r->ctx), false, &planned));
     if (planned != counted)
         return FF_FAIL(r->ctx, FF_ERR_COMM, "a step sent %.0f bytes, plan mode has %.0f", counted, planned);
     if (ff_dap_rank(r->ctx) == 0 && !r->o->json)
@@ -435,7 +455,15 @@ int bench_dap(int argc, char **argv)
 #ifdef _OPENMP
     omp_set_num_threads((int)o.threads);
 #endif
+    if (o.plan) {
+        double bytes;
+        ff_status planned = ff_kernels_get(&ctx, &ctx.kernels, FF_BACKEND_CPU, FF_ISA_NONE, (ff_dtype)o.dtype);
+        if (planned == FF_OK)
+            planned = planned_bytes(ctx.kernels, &o, 0, true, &bytes);
+        return planned == FF_OK ? 0 : 1;
+    }
     ff_status status = ff_dap_init(&ctx, &argc, &argv, (int)o.dap);
+    ff_dap_set_wire(&ctx, (ff_dtype)o.wire);
     if (status == FF_OK)
         status = ff_kernels_get(&ctx, &ctx.kernels, FF_BACKEND_CPU, FF_ISA_NONE, (ff_dtype)o.dtype);
     if (status == FF_OK)

@@ -23,7 +23,7 @@ static ff_status all_reduce(ff_ctx *ctx, ff_group_kind kind, const char *name, f
     if (group.size == 1 || ctx->status != FF_OK)
         return ctx->status;
     const ff_axis_view view = {1, n, 1};
-    const ff_transfer_record record = {name, true, (double)bytes_of(n)};
+    const ff_transfer_record record = {name, true, (double)bytes_of(n), false};
     ff_transfer t;
     float *own = data + ff_shard_first(n, group.rank, group.size);
     ff_transfer_reduce(ctx, &t, kind, own, data, &view, false, &record);
@@ -79,7 +79,7 @@ ff_status ff_dap_reduce_scatter(ff_ctx *ctx, float *local, const float *full, in
         return FF_OK;
     }
     const ff_axis_view view = {1, length, unit};
-    const ff_transfer_record record = {"reduce_scatter", true, (double)bytes_of(length * unit)};
+    const ff_transfer_record record = {"reduce_scatter", true, (double)bytes_of(length * unit), false};
     ff_transfer t;
     ff_transfer_reduce(ctx, &t, FF_GROUP_DAP, local, full, &view, false, &record);
     ff_transfer_end(ctx, &t);
@@ -114,7 +114,7 @@ static ff_tensor *grad_to_write(ff_ctx *ctx, ff_tensor *x, bool *fresh)
 
 static ff_transfer_record record_of(const char *name, bool backward, const ff_tensor *a, const ff_tensor *b)
 {
-    return (ff_transfer_record){name, backward, a == NULL || b == NULL ? 0.0 : (double)(a->bytes + b->bytes)};
+    return (ff_transfer_record){name, backward, a == NULL || b == NULL ? 0.0 : (double)(a->bytes + b->bytes), false};
 }
 
 static void scatter_backward(ff_ctx *ctx, ff_node *node)
@@ -172,6 +172,8 @@ ff_tensor *ff_dap_replicated(ff_ctx *ctx, ff_tensor *x)
     return out;
 }
 
+static void all_gather_backward(ff_ctx *ctx, ff_node *node);
+
 static ff_tensor *gather(ff_ctx *ctx, ff_tensor *x, int axis, int64_t total, const char *name, ff_backward_fn backward)
 {
     if (ctx->status != FF_OK || x == NULL)
@@ -183,7 +185,8 @@ static ff_tensor *gather(ff_ctx *ctx, ff_tensor *x, int axis, int64_t total, con
     if (out == NULL)
         return NULL;
     const ff_axis_view view = ff_view_axis(out, axis);
-    const ff_transfer_record record = record_of(name, false, x, out);
+    ff_transfer_record record = record_of(name, false, x, out);
+    record.narrow = backward == all_gather_backward && ff_transfer_narrow(ctx, FF_NARROW_CHANNELS);
     ff_transfer t;
     ff_transfer_gather(ctx, &t, FF_GROUP_DAP, ff_data(out), ff_data(x), &view, false, &record);
     ff_transfer_end(ctx, &t);
@@ -265,7 +268,8 @@ ff_tensor *ff_dap_all_to_all(ff_ctx *ctx, ff_tensor *x, int from, int64_t total_
     shape[from] = total_from;
     shape[to] = ff_shard_length(total_to, rank, size);
     ff_tensor *out = ff_tensor_create(ctx, x->ndim, shape);
-    const ff_transfer_record record = record_of("all_to_all", false, x, out);
+    ff_transfer_record record = record_of("all_to_all", false, x, out);
+    record.narrow = ff_transfer_narrow(ctx, x->shape[x->ndim - 1]);
     ff_transfer t;
     ff_transfer_all_to_all(ctx, &t, out, x, from, to, false, &record);
     ff_transfer_end(ctx, &t);

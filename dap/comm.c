@@ -31,7 +31,7 @@ struct ff_comm {
     bool own_only; /* see comm.h */
     double bytes_sent;
     ff_exchange_part *parts; /* [size] */
-    bool blocking;
+    bool blocking, narrow;
     double link_latency_s, link_bytes_per_s; /* 0 bytes per second = no artificial link */
     bool tracing;
     ff_dap_event *events;
@@ -90,6 +90,13 @@ void ff_dap_set_blocking(ff_ctx *ctx, bool blocking)
         ctx->comm->blocking = blocking;
 }
 
+void ff_dap_set_wire(ff_ctx *ctx, ff_dtype dtype)
+{
+    if (ctx->comm != NULL)
+        ctx->comm->narrow = dtype == FF_DTYPE_BF16;
+}
+
+bool ff_comm_narrow(const ff_ctx *ctx) { return ctx->comm->narrow; }
 bool ff_comm_blocking(const ff_ctx *ctx) { return ctx->comm->blocking; }
 int64_t ff_dap_num_events(const ff_ctx *ctx) { return ctx->comm == NULL ? 0 : ctx->comm->num_events; }
 const ff_dap_event *ff_dap_get_event(const ff_ctx *ctx, int64_t index) { return &ctx->comm->events[index]; }

@@ -44,6 +44,9 @@ ff_status ff_exchange_end(ff_ctx *ctx, ff_exchange_handle *handle);
 void ff_comm_set_own_only(ff_ctx *ctx, bool own_only);
 bool ff_comm_own_only(const ff_ctx *ctx);
 
+/** Whether floats of a forward exchange travel as bfloat16. */
+bool ff_comm_narrow(const ff_ctx *ctx);
+
 /** Whether exchanges in two parts are done in the first one (ff_dap_set_blocking). */
 bool ff_comm_blocking(const ff_ctx *ctx);
 

@@ -53,6 +53,11 @@ ff_status ff_dap_agree(ff_ctx *ctx);
 /** Let messages of exchanges under way move; between tiles of other work, from the thread that began them. Cheap when there are none. */
 void ff_dap_poll(ff_ctx *ctx);
 
+/** How float arrays travel in forward gathers and all-to-alls: float32 (the default) or rounded to bfloat16, half the bytes. Operands
+ * travel in their own type, sums and backward exchanges in float32, and so does all that a bfloat16 run computes in float32 (layers of
+ * few channels, the structure module). */
+void ff_dap_set_wire(ff_ctx *ctx, ff_dtype dtype);
+
 /** Wait in every begin, so that nothing overlaps: to compare with. */
 void ff_dap_set_blocking(ff_ctx *ctx, bool blocking);
 

@@ -33,7 +33,8 @@ static void finish(ff_ctx *ctx, ff_dap_pending *p)
 
 static void start(ff_ctx *ctx, ff_dap_pending *p, ff_tensor *out, ff_tensor *in, int from, int to, bool backward)
 {
-    const ff_transfer_record record = {"all_to_all", backward, out == NULL ? 0.0 : (double)(in->bytes + out->bytes)};
+    const ff_transfer_record record = {"all_to_all", backward, out == NULL ? 0.0 : (double)(in->bytes + out->bytes),
+                                       !backward && ff_transfer_narrow(ctx, in == NULL ? 0 : in->shape[in->ndim - 1])};
     p->in = ff_tensor_retain(in);
     p->out = out;
     if (ctx->status != FF_OK)

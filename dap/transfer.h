@@ -29,14 +29,20 @@ typedef struct {
     ff_axis_view view; /* RANGES: of out, whole along its axis */
     const float *own;  /* SUM: this rank's contribution to its own part, of `size` floats */
     int64_t size;
-    bool add; /* into out */
+    bool add;    /* into out */
+    bool narrow; /* bfloat16 on the wire */
 } ff_transfer;
 
 typedef struct {
     const char *name;
     bool backward;
     double bytes_moved; /* arrays read and written once */
+    bool narrow;        /* may travel as bfloat16 */
 } ff_transfer_record;
+
+/** Whether floats of a forward exchange travel as bfloat16 now: asked for, on a bfloat16 table (not in the structure module), and in
+ * an array of as many channels as its layers need for bfloat16 (kernels.h: FF_NARROW_CHANNELS). */
+bool ff_transfer_narrow(const ff_ctx *ctx, int64_t channels);
 
 /** out (whole along view's axis) = or += the ranks' shards. */
 void ff_transfer_gather(ff_ctx *ctx, ff_transfer *t, ff_group_kind kind, float *out, const float *local, const ff_axis_view *view,

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "dap/dap.h"
+#include "dap/wire.h"
 #include "evoformer/primitives.h"
 
 ff_tensor *ff_shards_gather_operand(ff_ctx *ctx, ff_tensor *local, int64_t length, int64_t unit)
@@ -84,10 +85,8 @@ ff_tensor *ff_shards_to_float(ff_ctx *ctx, const ff_tensor *operand)
         return x;
     }
     const uint16_t *in = operand->data;
-    for (int64_t i = 0; i < x->size; i++) {
-        const uint32_t bits = (uint32_t)in[i] << 16;
-        memcpy(ff_data(x) + i, &bits, sizeof bits);
-    }
+    for (int64_t i = 0; i < x->size; i++)
+        ff_data(x)[i] = ff_from_bf16(in[i]);
     return x;
 }
 
@@ -103,11 +102,7 @@ ff_tensor *ff_shards_to_operand(ff_ctx *ctx, const ff_tensor *x)
         return operand;
     }
     uint16_t *out = operand->data;
-    for (int64_t i = 0; i < x->size; i++) { /* to nearest, ties to even; a NaN stays one */
-        uint32_t bits;
-        memcpy(&bits, ff_data(x) + i, sizeof bits);
-        const bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
-        out[i] = (uint16_t)(nan ? bits >> 16 | 0x40u : (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
-    }
+    for (int64_t i = 0; i < x->size; i++)
+        out[i] = ff_to_bf16(ff_data(x)[i]);
     return operand;
 }

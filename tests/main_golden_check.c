@@ -30,7 +30,7 @@
 /* ---- options ---- */
 
 typedef struct {
-    int backend, dtype, isa; /* positions in the choices below */
+    int backend, dtype, isa, wire; /* positions in the choices below */
     int64_t threads, dap;
     double tolerance_forward, tolerance_gradient; /* negative: the default */
     const char *only, *data_root, *weights;
@@ -48,6 +48,8 @@ static const ff_option option_table[] = {
      "OpenMP threads, 0 = as the environment says"},
     {"dap", FF_OPTION_INT64, offsetof(check_options, dap), "1", "1..4096", "Machine",
      "ranks that share one case, as many as mpirun started"},
+    {"wire", FF_OPTION_ENUM, offsetof(check_options, wire), "f32", "f32|bf16", "Machine",
+     "how float arrays travel between ranks, with --dtype bf16"},
     {"tolerance-forward", FF_OPTION_DOUBLE, offsetof(check_options, tolerance_forward), "-1", NULL, "Judging",
      "of outputs; -1 = 2e-5, bf16 2e-2; less than that is taken as it is, without the case's own float32 error"},
     {"tolerance-gradient", FF_OPTION_DOUBLE, offsetof(check_options, tolerance_gradient), "-1", NULL, "Judging",
@@ -415,6 +417,7 @@ static ff_status set_up(checker *k, int *argc, char ***argv)
     if (ff_dap_size(ctx) != o->dap)
         return FF_FAIL(ctx, FF_ERR_ARG, "--dap %lld needs that many ranks: mpirun -np %lld golden_check ...",
                        (long long)o->dap, (long long)o->dap);
+    ff_dap_set_wire(ctx, (ff_dtype)o->wire);
     k->prints = ff_dap_rank(ctx) == 0;
 #ifdef _OPENMP
     if (o->threads > 0)

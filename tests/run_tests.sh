@@ -229,7 +229,9 @@ dap_bench()
 }
 if command -v mpirun >/dev/null 2>&1 && [ -x "$BUILD/bin/fastfold-bench" ]; then
     step "bytes sent are as planned, 2 ranks" dap_bench 2
-    step "bytes sent are as planned, 3 ranks, bf16" dap_bench 3 --dtype bf16 --checkpoint
+    step "bytes sent are as planned, 3 ranks, bf16" dap_bench 3 --dtype bf16 --wire bf16 --checkpoint
+    step "golden tests/golden under DAP 2, bf16 on the wire" env OMP_NUM_THREADS=1 timeout 600 mpirun -np 2 "$golden" --threads 1 \
+        --dap 2 --dtype bf16 --wire bf16 tests/golden tests/golden_model
 fi
 if command -v mpirun >/dev/null 2>&1; then
     for n in 2 3; do
