@@ -106,7 +106,10 @@ struct ff_matmul_traits {
     /* by phase: left's neighbours in memory are neighbours in k, else in the row; right's in k, else in the column */
     static constexpr bool kLeftDeep = true, kLeftDeep1 = true;
     static constexpr bool kRightDeep = false, kRightDeep1 = false;
+    static constexpr bool kStoreRows = false; /* results' neighbours in memory are neighbours in the row */
 };
+
+enum { FF_RESULT_PITCH = FF_TILE_COLUMNS + 1 };
 
 template <class T>
 struct ff_matmul_tiles {
@@ -116,6 +119,12 @@ struct ff_matmul_tiles {
     static constexpr int kRightPitchDeep = kLeftPitch;                     /* [64][kStep] */
     static constexpr size_t kBytes = sizeof(T) * 2 * FF_TILE_ROWS * kLeftPitch;
     static_assert(kStep * kRightPitch <= FF_TILE_COLUMNS * kRightPitchDeep, "one room for both");
+    static constexpr int kResults = FF_TILE_ROWS * FF_RESULT_PITCH; /* floats of a phase's results */
+    static constexpr size_t bytes(int phases)
+    {
+        return kBytes > phases * kResults * sizeof(float) ? kBytes
+                                                          : phases * kResults * sizeof(float);
+    }
     static constexpr int kEach = FF_TILE_ROWS * kStep / FF_TILE_THREADS; /* elements per thread */
 };
 
@@ -185,6 +194,56 @@ FF_DEVICE void ff_matmul_phase(ff_warp_tile<FF_TILE_COLUMNS> &tile, const P &p, 
     }
 }
 
+/* A warp's part of the results into shared memory: [row][column], or [column][row] when rows are neighbours in memory. */
+template <bool kRows>
+FF_DEVICE void ff_matmul_put(const ff_warp_tile<FF_TILE_COLUMNS> &tile, float *results)
+{
+    const int first_row = threadIdx.x / FF_WARP * 16;
+#pragma unroll
+    for (int n = 0; n < FF_TILE_COLUMNS / 8; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            const int row = first_row + tile.row(e), column = tile.column(n, e);
+            results[kRows ? column * FF_RESULT_PITCH + row : row * FF_RESULT_PITCH + column] =
+                tile.value[n][e];
+        }
+}
+
+/* The results of a tile to the problem's store, neighbouring threads on neighbours in memory. */
+template <class P>
+FF_DEVICE void ff_matmul_store(const P &p, const float *results, int64_t z, int64_t first_row,
+                               int64_t first_column, const ff_matmul_shape &s)
+{
+    constexpr int kGroup = P::kPairs ? 2 : 1, kWide = FF_TILE_COLUMNS / kGroup;
+#pragma unroll 2
+    for (int i = threadIdx.x; i < FF_TILE_ROWS * kWide; i += FF_TILE_THREADS) {
+        const int r = P::kStoreRows ? i % FF_TILE_ROWS : i / kWide;
+        const int c = (P::kStoreRows ? i / FF_TILE_ROWS : i % kWide) * kGroup;
+        if (first_row + r >= s.rows || first_column + c >= s.columns)
+            continue;
+        auto result = [&](int phase, int e) {
+            const float *from = results + phase * FF_TILE_ROWS * FF_RESULT_PITCH;
+            return P::kStoreRows ? from[(c + e) * FF_RESULT_PITCH + r]
+                                 : from[r * FF_RESULT_PITCH + c + e];
+        };
+        if constexpr (P::kPairs) {
+            float value[P::kPhases][2];
+#pragma unroll
+            for (int phase = 0; phase < P::kPhases; phase++) {
+                value[phase][0] = result(phase, 0);
+                value[phase][1] = result(phase, 1);
+            }
+            p.store(z, first_row + r, first_column + c, value);
+        } else {
+            float value[P::kPhases];
+#pragma unroll
+            for (int phase = 0; phase < P::kPhases; phase++)
+                value[phase] = result(phase, 0);
+            p.store(z, first_row + r, first_column + c, value);
+        }
+    }
+}
+
 /* One block: tiles of 64 x 64 results, columns first, so that blocks that run together share their rows. */
 template <class T, class P>
 __global__ void __launch_bounds__(FF_TILE_THREADS) ff_matmul_kernel(P p, ff_matmul_shape s)
@@ -206,35 +265,14 @@ __global__ void __launch_bounds__(FF_TILE_THREADS) ff_matmul_kernel(P p, ff_matm
         ff_matmul_phase<T, 0>(tile[0], p, z, s, first_row, first_column, left, right);
         if constexpr (P::kPhases > 1)
             ff_matmul_phase<T, 1>(tile[1], p, z, s, first_row, first_column, left, right);
-        const int warp = threadIdx.x / FF_WARP;
+        float *results = reinterpret_cast<float *>(left);
+        __syncthreads(); /* the last step has been used: results take its room */
 #pragma unroll
-        for (int n = 0; n < FF_TILE_COLUMNS / 8; n++)
-#pragma unroll
-            for (int e = 0; e < 4; e += 2) {
-                const int64_t row = first_row + warp * 16 + tile[0].row(e),
-                              column = first_column + tile[0].column(n, e);
-                if (row >= s.rows || column >= s.columns)
-                    continue;
-                if constexpr (P::kPairs) {
-                    float value[P::kPhases][2];
-#pragma unroll
-                    for (int phase = 0; phase < P::kPhases; phase++) {
-                        value[phase][0] = tile[phase].value[n][e];
-                        value[phase][1] = tile[phase].value[n][e + 1];
-                    }
-                    p.store(z, row, column, value);
-                } else {
-#pragma unroll
-                    for (int i = 0; i < 2; i++) {
-                        float value[P::kPhases];
-#pragma unroll
-                        for (int phase = 0; phase < P::kPhases; phase++)
-                            value[phase] = tile[phase].value[n][e + i];
-                        if (column + i < s.columns)
-                            p.store(z, row, column + i, value);
-                    }
-                }
-            }
+        for (int phase = 0; phase < P::kPhases; phase++)
+            ff_matmul_put<P::kStoreRows>(tile[phase], results + phase * Tiles::kResults);
+        __syncthreads();
+        ff_matmul_store(p, results, z, first_row, first_column, s);
+        __syncthreads(); /* the next task's operands take the room of the results */
     }
 }
 
@@ -248,7 +286,7 @@ void ff_matmul(const P &p, int64_t batch, int64_t rows, int64_t columns, int64_t
         ff_divide_up(rows, FF_TILE_ROWS) * ff_divide_up(columns, FF_TILE_COLUMNS) * batch;
     if (tiles > 0)
         FF_LAUNCH((ff_matmul_kernel<T, P>), ff_grid_size(tiles), FF_TILE_THREADS,
-                  ff_matmul_tiles<T>::kBytes, p, s);
+                  ff_matmul_tiles<T>::bytes(P::kPhases), p, s);
 }
 
 /* ---- 4. sums over rows in a fixed order ---- */
@@ -349,7 +387,7 @@ void ff_weight_gradient(const ff_reduce_target &target, const X &x, const Y &y, 
     const int64_t tiles =
         ff_divide_up(rows, FF_TILE_ROWS) * ff_divide_up(columns, FF_TILE_COLUMNS) * splits;
     FF_LAUNCH((ff_matmul_kernel<T, P>), ff_grid_size(tiles), FF_TILE_THREADS,
-              ff_matmul_tiles<T>::kBytes, p, s);
+              ff_matmul_tiles<T>::bytes(P::kPhases), p, s);
     ff_reduce(target, parts, splits, rows, columns);
 }
 

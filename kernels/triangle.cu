@@ -39,7 +39,7 @@ Mask make_mask(const Args &a)
 /* Column 2 q: projection, 2 q + 1: gate of channel q % c_hidden of left (q < c_hidden) or right. */
 template <class T>
 struct ProjectProblem : ff_matmul_traits {
-    static constexpr bool kPairs = true;
+    static constexpr bool kPairs = true, kStoreRows = true;
     ff_normed pair;
     Params w;
     Mask mask;
@@ -89,6 +89,7 @@ void project_forward(void *left, void *right, const float *pair, const Params *w
  * then the gates' of left and right. */
 template <class T>
 struct ProjectGradient : ff_matmul_traits {
+    static constexpr bool kStoreRows = true; /* reads channel-major operands */
     ff_normed pair;
     Params w;
     Mask mask;
@@ -612,7 +613,7 @@ void output_forward(float *out, const float *pair, const void *t, const Params *
  * kChannels: stored as [column, row]. */
 template <class T, bool kChannels>
 struct OutputNormGradient : ff_matmul_traits {
-    static constexpr bool kRightDeep = true;
+    static constexpr bool kRightDeep = true, kStoreRows = kChannels;
     const T *grads;
     const float *weights;
     float *grad;
