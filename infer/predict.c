@@ -40,7 +40,7 @@ static ff_status set_sizes(ff_ctx *ctx, ff_predictor *p, const char *preset, ff_
 }
 
 /* AlphaFold starts with last layers of zeros: all atoms in one place, all confidences alike. To show what the machinery does
- * they get normal numbers of variance 1 / fan-in as well. */
+ * they get normal numbers of variance 1 / fan-in as well; smaller ones in the trunk, where dozens of updates add up. */
 static void fill_zero_layers(ff_parameters *parameters, uint64_t seed)
 {
     for (int64_t k = 0; k < parameters->count; k++) {
@@ -52,7 +52,8 @@ static void fill_zero_layers(ff_parameters *parameters, uint64_t seed)
         if (!zero)
             continue;
         const ff_random_key key = {seed, ff_random_stream(1, (uint64_t)k)};
-        const double scale = sqrt((double)p->shape[p->ndim - 1] / (double)p->size);
+        const double share = strstr(p->name, "evoformer") != NULL ? 0.001 : 1;
+        const double scale = share * sqrt((double)p->shape[p->ndim - 1] / (double)p->size);
         for (int64_t i = 0; i < p->size; i++)
             values[i] = (float)scale * ff_random_normal(key, (uint64_t)i);
     }
