@@ -135,7 +135,7 @@ static void test_learning_by_heart_has_violations_in_the_last_third(void)
     CU_ASSERT_EQUAL(s.trainer.violation_from, 600);
     CU_ASSERT_EQUAL(s.trainer.weights.violation, 5);
     CU_ASSERT_EQUAL(s.trainer.weights.pae, 0.1);
-    CU_ASSERT_EQUAL(s.trainer.optimizer.learning_rate, 1e-3);
+    CU_ASSERT_EQUAL(s.trainer.optimizer.learning_rate, 4e-3);
     CU_ASSERT_FALSE(s.trainer.dropout);
     CU_ASSERT_EQUAL(s.samples.process.masked_msa.replace_fraction, 0.15);
 }

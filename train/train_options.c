@@ -150,7 +150,7 @@ typedef struct {
 } train_preset;
 
 static const train_preset presets[] = {
-    {"tiny", "tiny", FF_STAGE_INITIAL, 128, 32, 64, 2, 1, 10000, 200, 1e-3},
+    {"tiny", "tiny", FF_STAGE_INITIAL, 128, 32, 64, 2, 1, 10000, 200, 4e-3},
     {"small", "small", FF_STAGE_INITIAL, 256, 128, 512, 4, 3, 50000, 1000, 1e-3},
     {"initial", "model_1_ptm", FF_STAGE_INITIAL, 256, 128, 1024, 4, 3, 78125, 1000, 1e-3},
     {"finetune", "model_1_ptm", FF_STAGE_FINETUNE, 384, 512, 5120, 4, 3, 11719, 1000, 1e-3},
@@ -179,11 +179,11 @@ static void take_number(double *value, double preset)
 }
 
 /* One chain by heart, all heads included: nothing that only helps with other chains, and a rate that ends near zero. */
-static void take_overfit(ff_train_options *o)
+static void take_overfit(ff_train_options *o, const train_preset *p)
 {
     o->stage = o->stage == 0 ? 1 + (int)FF_STAGE_PTM : o->stage;
-    take_number(&o->learning_rate, 1e-3);
-    take(&o->steps, 5000);
+    take_number(&o->learning_rate, p->learning_rate);
+    take(&o->steps, 4000);
     take(&o->crop, 0);
     take(&o->warmup, 100);
     take(&o->decay_start, o->steps / 2);
@@ -203,7 +203,7 @@ static ff_status resolve_values(ff_ctx *ctx, ff_train_options *o, ff_train_setti
     const train_preset *p = NULL;
     FF_TRY(find_preset(ctx, o->preset, &p));
     if (o->overfit != NULL)
-        take_overfit(o);
+        take_overfit(o, p);
     s->stage = o->stage == 0 ? p->stage : (ff_training_stage)(o->stage - 1);
     o->stage = (int)s->stage + 1;
     if (o->model == NULL)
