@@ -77,8 +77,6 @@ typedef struct {
     size_t peak_resident_bytes;   /* of the process, 0 = not known on this system */
 } bench_result;
 
-/** Monotonic time, seconds. */
-double bench_now(void);
 int bench_num_threads(void);
 
 /** Begin anew with the high-water mark of the process's resident memory; bytes, 0 = not known on this system. */

@@ -11,12 +11,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #ifdef _OPENMP
 #include <omp.h>
 #endif
 
 #include "bench/bench.h"
+#include "core/clock.h"
 #include "core/options.h"
 #include "core/version.h"
 #include "dap/dap.h"
@@ -79,13 +79,6 @@ typedef struct {
     ff_tensor *msa_mask, *pair_mask;
 } dap_run;
 
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static ff_tensor *ones(ff_ctx *ctx, int64_t rows, int64_t cols)
 {
     ff_tensor *x = ff_tensor_create(ctx, FF_SHAPE(rows, cols));
@@ -143,7 +136,7 @@ static double step(const dap_run *r)
     ff_tensor *msa = random_rows(r, r->o->num_seq, n, 256, 1), *pair = random_rows(r, n, n, 128, 2);
     if (both)
         ff_tape_create(ctx);
-    const double begin = now_s();
+    const double begin = ff_clock_s();
     ff_block_stack_forward(ctx, r->blocks, r->o->blocks, r->o->checkpoint, &msa, &pair, r->msa_mask, r->pair_mask);
     ff_tensor *const out[2] = {msa, pair};
     for (int i = 0; i < 2; i++) {
@@ -157,7 +150,7 @@ static double step(const dap_run *r)
         ff_dap_reduce_gradients(ctx, r->parameters.grads, r->parameters.total);
         ff_tape_destroy(ctx);
     }
-    return now_s() - begin;
+    return ff_clock_s() - begin;
 }
 
 /* Records that send something, one line each; peak memory. */

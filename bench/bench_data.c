@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "bench/bench.h"
+#include "core/clock.h"
 #include "bench/cases.h"
 #include "bench/training.h"
 #include "data/a3m.h"
@@ -223,14 +224,14 @@ static ff_status time_loader(const bench_cases *cases, const ff_chain_source *so
     if (seconds == NULL)
         return FF_FAIL(ctx, FF_ERR_MEM, "out of memory");
     bench_reset_resident_peak();
-    const double begin = bench_now();
+    const double begin = ff_clock_s();
     FF_TRY_DONE(ff_samples_create(ctx, &samples, &settings.samples, source, NULL, 0));
     for (int64_t k = 0; k < count; k++) {
-        const double before = bench_now();
+        const double before = ff_clock_s();
         FF_TRY_DONE(bench_take_sample(ctx, samples));
-        seconds[k] = bench_now() - before;
+        seconds[k] = ff_clock_s() - before;
     }
-    const double whole = bench_now() - begin;
+    const double whole = ff_clock_s() - begin;
     const ff_loader_stats stats = ff_samples_stats(samples);
     snprintf(name, sizeof name, "loader_%lld_worker%s", (long long)num_workers, num_workers == 1 ? "" : "s");
     bench_print_case(cases, name, bench_summary(seconds, count),
@@ -283,10 +284,10 @@ done:
 
 static ff_status make_dataset(const bench_cases *cases, const char *path)
 {
-    const double begin = bench_now();
+    const double begin = ff_clock_s();
     struct stat file = {0};
     FF_TRY(bench_write_dataset(cases->ctx, path, cases->num_chains, CHAIN_MIN_RES, CHAIN_MAX_RES, CHAIN_ROWS));
-    const double seconds = bench_now() - begin;
+    const double seconds = ff_clock_s() - begin;
     if (stat(path, &file) != 0)
         return FF_FAIL(cases->ctx, FF_ERR_IO, "cannot read %s: %s", path, strerror(errno));
     bench_print_case(cases, "dataset_write", (bench_seconds){seconds, seconds},

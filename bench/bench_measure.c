@@ -1,4 +1,4 @@
-/* bench_measure.c - clocks, machine peaks, memory marks, and the loop that measures an operation. */
+/* bench_measure.c - machine peaks, memory marks, and the loop that measures an operation. */
 #include "bench/bench.h"
 
 #include <math.h>
@@ -10,6 +10,7 @@
 #include <omp.h>
 #endif
 
+#include "core/clock.h"
 #include "core/random.h"
 #include "dap/dap.h"
 #include "kernels/gemm.h"
@@ -24,13 +25,6 @@ int bench_num_threads(void)
 #else
     return 1;
 #endif
-}
-
-double bench_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 void bench_fill(float *x, int64_t n, float scale, uint64_t stream)
@@ -51,7 +45,7 @@ enum { COPY_BYTES = BENCH_COPY_BYTES, LEAST_PEAK_RUNS = 5, PAGE = 4096 };
 
 static double copy_seconds(char *to, const char *from)
 {
-    const double begin = bench_now();
+    const double begin = ff_clock_s();
 #ifdef _OPENMP
 #pragma omp parallel
     {
@@ -63,7 +57,7 @@ static double copy_seconds(char *to, const char *from)
 #else
     memcpy(to, from, COPY_BYTES);
 #endif
-    return bench_now() - begin;
+    return ff_clock_s() - begin;
 }
 
 ff_status bench_peaks_begin(ff_ctx *ctx, bench_peaks *p, ff_dtype dtype)
@@ -140,17 +134,17 @@ static double run_pass(bench_run *run)
     double seconds = 0;
     if (op->prepare != NULL)
         op->prepare(run);
-    double begin = bench_now();
+    double begin = ff_clock_s();
     op->forward(run);
-    const double forward = bench_now() - begin;
+    const double forward = ff_clock_s() - begin;
     if (run->pass != BENCH_BACKWARD)
         seconds += forward;
     if (run->pass == BENCH_BACKWARD || run->pass == BENCH_BOTH) {
         if (op->prepare_backward != NULL)
             op->prepare_backward(run);
-        begin = bench_now();
+        begin = ff_clock_s();
         op->backward(run);
-        seconds += bench_now() - begin;
+        seconds += ff_clock_s() - begin;
     }
     ff_tape_destroy(run->ctx);
     return seconds;

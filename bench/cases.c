@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "bench/bench.h"
+#include "core/clock.h"
 #include "core/version.h"
 
 /* ---- clock ---- */
@@ -29,9 +30,9 @@ ff_status bench_time(const bench_cases *cases, bench_case_fn fn, void *arg, benc
         return FF_FAIL(cases->ctx, FF_ERR_MEM, "out of memory");
     FF_TRY_DONE(fn(cases->ctx, arg));
     for (int64_t i = 0; i < cases->repeat; i++) {
-        const double begin = bench_now();
+        const double begin = ff_clock_s();
         FF_TRY_DONE(fn(cases->ctx, arg));
-        seconds[i] = bench_now() - begin;
+        seconds[i] = ff_clock_s() - begin;
     }
     *result = bench_summary(seconds, cases->repeat);
 done:

@@ -1,25 +1,18 @@
 /* progress.c - the progress line. */
 #include "core/progress.h"
+#include "core/clock.h"
 
 #include <inttypes.h>
 #include <math.h>
-#include <time.h>
 #include <unistd.h>
 
 static const double redraw_s = 0.1;
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 void ff_progress_begin(ff_progress *progress, FILE *file, const char *phase, int64_t total)
 {
     const bool shown = file != NULL && isatty(fileno(file));
     *progress = (ff_progress){.file = shown ? file : NULL, .phase = phase, .total = total};
-    progress->begin_s = now_s();
+    progress->begin_s = ff_clock_s();
     progress->shown_s = -INFINITY;
     ff_progress_step(progress, 0);
 }
@@ -28,7 +21,7 @@ void ff_progress_step(ff_progress *progress, int64_t step)
 {
     if (progress->file == NULL)
         return;
-    const double now = now_s();
+    const double now = ff_clock_s();
     if (now - progress->shown_s < redraw_s && step != progress->total)
         return;
     progress->shown_s = now;

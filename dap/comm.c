@@ -13,12 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/clock.h"
 #include "tensor/plan.h"
 
 #ifdef FF_HAVE_MPI
 #include <mpi.h>
 #include <sched.h>
-#include <time.h>
 #endif
 
 int64_t ff_shard_length(int64_t n, int rank, int size) { return n / size + (rank < n % size ? 1 : 0); }
@@ -226,13 +226,6 @@ struct ff_exchange_handle {
     MPI_Request requests[]; /* receives, then sends */
 };
 
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static double *stamps_of(ff_exchange_handle *h)
 {
     return (double *)(h->requests + h->capacity + h->capacity % 2); /* requests are pointers or ints: even many keep it aligned */
@@ -395,7 +388,7 @@ static void post_stamps(ff_ctx *ctx, ff_exchange_handle *handle, const ff_group 
 
 static void begin_event(ff_comm *comm, ff_exchange_handle *handle, const ff_group *group, const char *name, bool backward)
 {
-    handle->event = (ff_dap_event){.name = name, .backward = backward, .begin_s = now_s()};
+    handle->event = (ff_dap_event){.name = name, .backward = backward, .begin_s = ff_clock_s()};
     for (int r = 0; r < group->size; r++)
         if (r != group->rank) {
             handle->event.bytes_sent += (double)comm->parts[r].send_bytes;
@@ -528,7 +521,7 @@ static bool test(ff_ctx *ctx, ff_exchange_handle *h)
         return true;
     for (int m = 0; m < h->num_stamps; m++)
         h->event.posted_s = stamps_of(h)[m] > h->event.posted_s ? stamps_of(h)[m] : h->event.posted_s;
-    h->event.done_s = now_s();
+    h->event.done_s = ff_clock_s();
     if (linked) {
         const double start = h->event.posted_s > ctx->comm->link_free_s ? h->event.posted_s : ctx->comm->link_free_s;
         ctx->comm->link_free_s = start + h->event.bytes_received / ctx->comm->link_bytes_per_s;
@@ -543,7 +536,7 @@ static bool arrived(ff_ctx *ctx, ff_exchange_handle *h)
 {
     if (!test(ctx, h))
         return false;
-    return h->num_stamps == 0 || ctx->comm->link_bytes_per_s <= 0 || (h->timed && now_s() >= h->event.done_s);
+    return h->num_stamps == 0 || ctx->comm->link_bytes_per_s <= 0 || (h->timed && ff_clock_s() >= h->event.done_s);
 }
 
 void ff_dap_poll(ff_ctx *ctx)
@@ -576,7 +569,7 @@ ff_status ff_exchange_end(ff_ctx *ctx, ff_exchange_handle *handle)
     if (handle == NULL)
         return ctx->status;
     bool done = false;
-    handle->event.wait_s = handle->num_stamps > 0 ? now_s() : 0;
+    handle->event.wait_s = handle->num_stamps > 0 ? ff_clock_s() : 0;
     for (int64_t spins = 1; !done; spins++) {
         if (ctx->status == FF_OK)
             done = arrived(ctx, handle);
@@ -593,7 +586,7 @@ ff_status ff_exchange_end(ff_ctx *ctx, ff_exchange_handle *handle)
         sched_yield();
     }
     if (done && handle->num_stamps > 0 && ctx->comm->tracing) {
-        handle->event.end_s = now_s();
+        handle->event.end_s = ff_clock_s();
         keep_event(ctx, &handle->event);
     }
     put_handle(ctx->comm, handle);

@@ -1,16 +1,9 @@
 #include "dap/ping.h"
 
 #include <stdlib.h>
-#include <time.h>
 
+#include "core/clock.h"
 #include "dap/comm.h"
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static ff_status exchange_once(ff_ctx *ctx, const ff_group *group, const char *sent, char *received, size_t bytes)
 {
@@ -38,9 +31,9 @@ ff_status ff_dap_ping(ff_ctx *ctx, size_t bytes, int repeat, double *seconds)
     }
     FF_TRY_DONE(exchange_once(ctx, &group, sent, received, bytes)); /* page faults */
     for (int i = 0; i < repeat; i++) {
-        const double begin = now_s();
+        const double begin = ff_clock_s();
         FF_TRY_DONE(exchange_once(ctx, &group, sent, received, bytes));
-        const double took = now_s() - begin;
+        const double took = ff_clock_s() - begin;
         *seconds = i == 0 || took < *seconds ? took : *seconds;
     }
 done:

@@ -1,9 +1,9 @@
 #include "data/loader.h"
+#include "core/clock.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* A place of the queue: draw k has slot k % queue_length. */
 typedef struct {
@@ -31,13 +31,6 @@ struct ff_loader {
     int64_t num_threads;
 };
 
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void begin_context(ff_ctx *ctx, const ff_loader *l)
 {
     ff_context_init(ctx);
@@ -52,9 +45,9 @@ static ff_status read_record(ff_loader *l, ff_ctx *ctx, int64_t record)
     ff_array_set_init(&arrays);
     ff_record_cache_begin_read(l->cache, record);
     pthread_mutex_unlock(&l->lock);
-    const double begin = now_s();
+    const double begin = ff_clock_s();
     const ff_status status = l->o.read(ctx, l->o.arg, record, &arrays);
-    const double seconds = now_s() - begin;
+    const double seconds = ff_clock_s() - begin;
     pthread_mutex_lock(&l->lock);
     l->stats.read_s += seconds;
     ff_record_cache_end_read(l->cache, record, status == FF_OK ? &arrays : NULL);
@@ -89,9 +82,9 @@ static void make_sample(ff_loader *l, ff_ctx *ctx)
     if (status == FF_OK) {
         const ff_array_set *arrays = ff_record_cache_get(l->cache, draw.record);
         pthread_mutex_unlock(&l->lock);
-        const double begin = now_s();
+        const double begin = ff_clock_s();
         status = l->o.process(ctx, l->o.arg, &draw, arrays, &batch);
-        const double seconds = now_s() - begin;
+        const double seconds = ff_clock_s() - begin;
         pthread_mutex_lock(&l->lock);
         l->stats.process_s += seconds;
     }
@@ -139,7 +132,7 @@ static void *run_worker(void *arg)
 
 static void count_wait(ff_loader *l, double begin)
 {
-    const double end = now_s(), waited = end - begin;
+    const double end = ff_clock_s(), waited = end - begin;
     if (l->stats.samples++ == 0) {
         l->stats.first_wait_s = waited;
         l->first_s = end;
@@ -152,7 +145,7 @@ static void count_wait(ff_loader *l, double begin)
 
 ff_status ff_loader_next(ff_ctx *ctx, ff_loader *l, ff_array_set *batch, ff_loader_draw *draw)
 {
-    const double begin = now_s();
+    const double begin = ff_clock_s();
     ff_array_set_init(batch);
     *draw = (ff_loader_draw){-1, -1};
     pthread_mutex_lock(&l->lock);

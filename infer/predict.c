@@ -5,21 +5,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "core/clock.h"
 #include "core/random.h"
 #include "model/initialise.h"
 #include "model/weights_fit.h"
 #include "structure/residue_constants.h"
 #include "tensor/plan.h"
 #include "tensor/pool.h"
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- the predictor ---- */
 
@@ -246,14 +239,14 @@ static void note_pass(ff_ctx *ctx, void *arg, const ff_model_output *out)
     const int64_t bins = log->p->model.heads.config.plddt_num_bins, n = real_residues(out);
     ff_tensor *logits = ff_plddt_head(ctx, &log->p->model.heads, out->structure.act);
     float *plddt = malloc((size_t)(n + 1) * sizeof *plddt);
-    *r = (ff_recycle_record){NAN, NAN, out->change_ang, now_s() - log->begin_s};
+    *r = (ff_recycle_record){NAN, NAN, out->change_ang, ff_clock_s() - log->begin_s};
     if (ff_computing(ctx) && plddt != NULL)
         r->mean_plddt = ff_plddt(plddt, ff_data(logits), n, bins);
     free(plddt);
     ff_tensor_release(logits);
     if (log->on_pass != NULL)
         log->on_pass(log->on_pass_arg, r);
-    log->begin_s = now_s();
+    log->begin_s = ff_clock_s();
 }
 
 static ff_status add_history(ff_ctx *ctx, ff_prediction *out, const pass_log *log)
@@ -272,14 +265,14 @@ ff_status ff_predict(ff_ctx *ctx, const ff_predictor *p, const ff_array_set *bat
 {
     ff_status status = FF_OK;
     ff_model_output model_out;
-    pass_log log = {.p = p, .begin_s = now_s(), .on_pass = on_pass, .on_pass_arg = on_pass_arg};
+    pass_log log = {.p = p, .begin_s = ff_clock_s(), .on_pass = on_pass, .on_pass_arg = on_pass_arg};
     ff_model_options options = p->forward;
     options.on_pass = note_pass;
     options.on_pass_arg = &log;
     memset(out, 0, sizeof *out);
-    const double begin_s = now_s();
+    const double begin_s = ff_clock_s();
     FF_TRY(ff_model_forward(ctx, &p->model, batch, &options, &model_out));
-    const double model_s = now_s() - begin_s;
+    const double model_s = ff_clock_s() - begin_s;
     FF_TRY_DONE(make_prediction(ctx, p, &model_out, batch, name, seed, out));
     FF_TRY_DONE(add_history(ctx, out, &log));
     FF_TRY_DONE(ff_prediction_add_timing(ctx, out, "model", model_s));

@@ -7,17 +7,11 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/clock.h"
 #include "infer/json_writer.h"
 
 static const double event_interval_s = 1.0;
 enum { SHOWN_NAME = 24 }; /* the line must fit 80 columns */
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- JSON events: built in memory, written by one call ---- */
 
@@ -125,7 +119,7 @@ bool ff_run_log_step(void *arg, const char *phase, int64_t step, int64_t total)
     const int64_t all = total_steps(log);
     describe(log, phase, step, total);
     ff_progress_step(&log->progress, log->done_steps);
-    const double now = now_s();
+    const double now = ff_clock_s();
     event e;
     if (now - log->event_s >= event_interval_s && event_begin(log, &e, FF_LOG_INFO, "block")) {
         const double elapsed = now - log->target_begin_s;
@@ -151,7 +145,7 @@ void ff_run_log_begin(ff_run_log *log, ff_ctx *ctx, FILE *terminal, int64_t num_
                       const volatile sig_atomic_t *stop)
 {
     event e;
-    *log = (ff_run_log){.ctx = ctx, .terminal = terminal, .stop = stop, .num_targets = num_targets, .begin_s = now_s()};
+    *log = (ff_run_log){.ctx = ctx, .terminal = terminal, .stop = stop, .num_targets = num_targets, .begin_s = ff_clock_s()};
     ctx->on_step = ff_run_log_step;
     ctx->on_step_arg = log;
     if (event_begin(log, &e, FF_LOG_INFO, "run_begin")) {
@@ -168,7 +162,7 @@ void ff_run_log_target(ff_run_log *log, const ff_run_target *target)
     log->index++;
     log->done_steps = log->passes = log->prediction = 0;
     log->key = NULL;
-    log->target_begin_s = log->event_s = now_s();
+    log->target_begin_s = log->event_s = ff_clock_s();
     SAY(log, "target %" PRId64 "/%" PRId64 " %s: %" PRId64 " residues", log->index, log->num_targets, target->name,
         target->num_res);
     if (event_begin(log, &e, FF_LOG_INFO, "target_begin")) {
@@ -231,7 +225,7 @@ void ff_run_log_target_end(ff_run_log *log, const char *name, ff_target_state st
                            const ff_prediction *best)
 {
     const bool finished = state == FF_TARGET_FINISHED;
-    const double seconds = log->in_target ? now_s() - log->target_begin_s : 0.0;
+    const double seconds = log->in_target ? ff_clock_s() - log->target_begin_s : 0.0;
     event e;
     if (log->in_target)
         ff_progress_end(&log->progress);
@@ -269,7 +263,7 @@ int ff_run_log_end(ff_run_log *log)
     }
     SAY(log,
         "%s in %.1f s: %" PRId64 " finished, %" PRId64 " failed, %" PRId64 " finished before, %" PRId64 " not begun",
-        stopped ? "stopped on request" : "done", now_s() - log->begin_s, log->num_finished, log->num_failed,
+        stopped ? "stopped on request" : "done", ff_clock_s() - log->begin_s, log->num_finished, log->num_failed,
         log->num_skipped, left);
     if (event_begin(log, &e, FF_LOG_INFO, "run_end")) {
         ff_json_bool(&e.json, "stopped", stopped);
@@ -277,7 +271,7 @@ int ff_run_log_end(ff_run_log *log)
         ff_json_integer(&e.json, "failed", log->num_failed);
         ff_json_integer(&e.json, "skipped", log->num_skipped);
         ff_json_integer(&e.json, "not_begun", left);
-        ff_json_number(&e.json, "seconds", now_s() - log->begin_s, 3);
+        ff_json_number(&e.json, "seconds", ff_clock_s() - log->begin_s, 3);
         event_end(log, &e);
     }
     return log->num_failed > 0 || stopped || left > 0;

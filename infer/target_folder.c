@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/clock.h"
 #include "core/version.h"
 #include "infer/json_writer.h"
 #include "io/safe_file.h"
@@ -36,13 +37,6 @@ char *ff_path_join(ff_ctx *ctx, const char *path, const char *name)
     else
         snprintf(joined, bytes, "%s/%s", path, name);
     return joined;
-}
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 static void utc_now(char text[32])
@@ -167,7 +161,7 @@ static ff_status put_status(ff_ctx *ctx, FILE *file, const void *arg)
         char ended[32];
         utc_now(ended);
         ff_json_text(&json, "ended", ended);
-        ff_json_number(&json, "seconds", now_s() - r->folder->begin_s, 3);
+        ff_json_number(&json, "seconds", ff_clock_s() - r->folder->begin_s, 3);
     }
     ff_json_text(&json, "version", "fastfold " FF_VERSION);
     ff_json_object_end(&json);
@@ -223,7 +217,7 @@ ff_status ff_target_folder_begin(ff_ctx *ctx, ff_target_folder *folder, const ch
                                  const char *input_hash, bool overwrite)
 {
     int64_t num_foreign;
-    *folder = (ff_target_folder){.begin_s = now_s()};
+    *folder = (ff_target_folder){.begin_s = ff_clock_s()};
     snprintf(folder->input_hash, sizeof folder->input_hash, "%s", input_hash);
     utc_now(folder->begun);
     if ((folder->path = ff_path_join(ctx, output_dir, target->folder)) == NULL)

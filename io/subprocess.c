@@ -6,6 +6,7 @@
  *   3. output and end
  *   4. judging, running one, finding programs */
 #include "io/subprocess.h"
+#include "core/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +19,6 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 static const double grace_s = 3; /* from SIGTERM to SIGKILL */
@@ -31,13 +31,6 @@ struct ff_process {
     size_t tail_length;
     char tail[FF_TAIL_BYTES];
 };
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- 1. commands ---- */
 
@@ -170,7 +163,7 @@ ff_status ff_process_start(ff_ctx *ctx, ff_process **process, const ff_subproces
         goto failed;
     fds[REPORT_READ] = two[0], fds[REPORT_WRITE] = two[1];
     fcntl(fds[TAIL_READ], F_SETFL, O_NONBLOCK);
-    p->begin_s = now_s();
+    p->begin_s = ff_clock_s();
     p->limit_s = command->time_limit_s;
     const pid_t parent = getpid();
     p->pid = fork();
@@ -247,7 +240,7 @@ static void fill_end(ff_process *p, ff_subprocess_end *end, int wait_status, con
         .signal = WIFSIGNALED(wait_status) ? WTERMSIG(wait_status) : 0,
         .timed_out = p->timed_out,
         .cancelled = p->cancelled,
-        .wall_s = now_s() - p->begin_s,
+        .wall_s = ff_clock_s() - p->begin_s,
         .cpu_s = (double)(usage->ru_utime.tv_sec + usage->ru_stime.tv_sec) +
                  1e-6 * (double)(usage->ru_utime.tv_usec + usage->ru_stime.tv_usec),
         .peak_bytes = (int64_t)usage->ru_maxrss * 1024,
@@ -271,7 +264,7 @@ bool ff_process_poll(ff_process *p, ff_subprocess_end *end)
         fill_end(p, end, wait_status, &usage);
         return true;
     }
-    const double now = now_s();
+    const double now = ff_clock_s();
     if (p->limit_s > 0 && now - p->begin_s > p->limit_s && p->asked_s == 0) {
         p->timed_out = true;
         p->asked_s = now;
@@ -286,7 +279,7 @@ void ff_process_cancel(ff_process *p)
 {
     p->cancelled = true;
     if (p->asked_s == 0 && p->pid > 0) {
-        p->asked_s = now_s();
+        p->asked_s = ff_clock_s();
         kill(-p->pid, SIGTERM);
     }
 }

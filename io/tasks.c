@@ -1,11 +1,11 @@
 #include "io/tasks.h"
+#include "core/clock.h"
 
 #include <assert.h>
 #include <poll.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 typedef struct {
     ff_task *tasks;
@@ -13,13 +13,6 @@ typedef struct {
     int num_cpus, num_free;
     double begin_s;
 } task_run;
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 int ff_num_cpus(void)
 {
@@ -37,7 +30,7 @@ static ff_status end_task(ff_ctx *ctx, task_run *run, ff_task *task, ff_status s
 {
     task->state = status == FF_OK ? FF_TASK_DONE : FF_TASK_FAILED;
     task->status = status;
-    task->wall_s = now_s() - run->begin_s - task->begin_s;
+    task->wall_s = ff_clock_s() - run->begin_s - task->begin_s;
     snprintf(task->message, sizeof task->message, "%s", status == FF_OK ? "" : ctx->message);
     ff_context_clear(ctx);
     run->num_open--;
@@ -76,7 +69,7 @@ static ff_status start_ready(ff_ctx *ctx, task_run *run, bool *moved)
             task->after_failed = state == FF_TASK_FAILED;
         }
         task->state = FF_TASK_RUNNING;
-        task->begin_s = now_s() - run->begin_s;
+        task->begin_s = ff_clock_s() - run->begin_s;
         run->num_free -= cost(run, task);
         *moved = true;
         FF_TRY(advance(ctx, run, task));
@@ -142,7 +135,7 @@ ff_status ff_tasks_run(ff_ctx *ctx, ff_task *tasks, int64_t num_tasks, int num_c
                        const volatile sig_atomic_t *cancel)
 {
     const int budget = num_cpus < 1 ? 1 : num_cpus;
-    task_run run = {tasks, num_tasks, num_tasks, budget, budget, now_s()};
+    task_run run = {tasks, num_tasks, num_tasks, budget, budget, ff_clock_s()};
     ff_status status = FF_OK;
     int wait_ms = 1;
     for (int64_t i = 0; i < num_tasks; i++)

@@ -1,8 +1,8 @@
 #include "kernels/gemm.h"
+#include "core/clock.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #ifdef FF_HAVE_DNNL
 #include <dnnl.h>
@@ -101,13 +101,6 @@ static bool make_bf16(peak_state *s)
     return good;
 }
 
-static double seconds_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 double ff_gemm_peak(ff_dtype dtype, void **state)
 {
     peak_state *s = *state;
@@ -132,7 +125,7 @@ double ff_gemm_peak(ff_dtype dtype, void **state)
         }
         *state = s;
     }
-    const double begin = seconds_now();
+    const double begin = ff_clock_s();
     double flop = 2.0 * BF16_M * BF16_N * BF16_K;
     if (s->dtype == FF_DTYPE_F32) {
         flop = 2.0 * F32_SIZE * F32_SIZE * F32_SIZE;
@@ -142,7 +135,7 @@ double ff_gemm_peak(ff_dtype dtype, void **state)
         if (dnnl_primitive_execute(s->matmul, s->stream, 3, args) != dnnl_success || dnnl_stream_wait(s->stream) != dnnl_success)
             return 0;
     }
-    return flop / (seconds_now() - begin) * 1e-9;
+    return flop / (ff_clock_s() - begin) * 1e-9;
 }
 
 #else

@@ -4,16 +4,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "core/clock.h"
 #include "tensor/tape.h"
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- creation ---- */
 
@@ -75,7 +68,7 @@ ff_status ff_trainer_gradient(ff_ctx *ctx, ff_trainer *t, const ff_array_set *ba
     const ff_loss_weights weights = step_weights(t);
     const ff_array *mask = ff_array_find(batch, "seq_mask");
     const int64_t n = mask == NULL || mask->ndim != 2 ? 0 : mask->shape[1];
-    const double begin = now_s(), sample_weight = n == 0 ? 1 : ff_loss_sample_weight(mask->f32, n);
+    const double begin = ff_clock_s(), sample_weight = n == 0 ? 1 : ff_loss_sample_weight(mask->f32, n);
     ctx->seed = t->config.seed;
     ctx->step = (uint64_t)draw;
     ctx->op_index = 0;
@@ -83,10 +76,10 @@ ff_status ff_trainer_gradient(ff_ctx *ctx, ff_trainer *t, const ff_array_set *ba
     FF_TRY(ff_tape_create(ctx));
     FF_TRY_DONE(ff_model_forward(ctx, &t->model, batch, &options, &out));
     FF_TRY_DONE(ff_model_loss(ctx, &parts, &t->model, batch, out.num_passes - 1, &out, &weights, sample_weight, true));
-    const double middle = now_s();
+    const double middle = ff_clock_s();
     FF_TRY_DONE(ff_tape_backward(ctx));
     report->forward_s += middle - begin;
-    report->backward_s += now_s() - middle;
+    report->backward_s += ff_clock_s() - middle;
     report->num_res += (double)n;
     ff_trainer_add_parts(&report->parts, &parts, 1);
 done:
@@ -102,9 +95,9 @@ done:
 static ff_status take_sample(ff_ctx *ctx, ff_trainer *t, ff_samples *samples, ff_array_set *batch, ff_loader_draw *draw,
                              ff_trainer_report *report, bool *made)
 {
-    const double begin = now_s();
+    const double begin = ff_clock_s();
     const ff_status status = ff_samples_next(ctx, samples, batch, draw, &report->name);
-    report->wait_s += now_s() - begin;
+    report->wait_s += ff_clock_s() - begin;
     *made = status == FF_OK;
     if (status == FF_OK || status == FF_ERR_MEM)
         return status;
@@ -141,14 +134,14 @@ static void clear_gradients(ff_trainer *t)
 static bool update(ff_trainer *t, ff_trainer_report *report)
 {
     ff_parameters *p = &t->model.parameters;
-    const double begin = now_s();
+    const double begin = ff_clock_s();
     const bool one = t->batch_grads == NULL;
     const ff_step_report r = ff_optimizer_step(&t->optimizer, p->values, one ? p->grads : t->batch_grads,
                                                1.0 / (double)report->num_samples, one);
     if (one)
         report->gradient_norm = r.gradient_norm;
     report->learning_rate = r.learning_rate;
-    report->update_s = now_s() - begin;
+    report->update_s = ff_clock_s() - begin;
     return r.applied;
 }
 
@@ -175,7 +168,7 @@ static ff_status end_step(ff_ctx *ctx, ff_trainer *t, const char *fault, const f
 ff_status ff_trainer_step(ff_ctx *ctx, ff_trainer *t, ff_samples *samples, const ff_samples_options *options,
                           ff_trainer_report *report)
 {
-    const double begin = now_s();
+    const double begin = ff_clock_s();
     const char *fault = "";
     *report = (ff_trainer_report){.step = t->step + 1, .num_recycle = ff_samples_num_recycle(options, t->step)};
     for (int64_t k = 0; k < t->config.batch_size; k++) {
@@ -195,7 +188,7 @@ ff_status ff_trainer_step(ff_ctx *ctx, ff_trainer *t, ff_samples *samples, const
     ff_trainer_add_parts(&report->parts, &sum, 1.0 / (double)(report->num_samples > 0 ? report->num_samples : 1));
     report->skipped = report->skipped || report->num_samples == 0 || !update(t, report);
     const ff_status status = end_step(ctx, t, fault, report);
-    report->total_s = now_s() - begin;
+    report->total_s = ff_clock_s() - begin;
     return status;
 }
 

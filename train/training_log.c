@@ -5,20 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "core/clock.h"
 #include "infer/json_writer.h"
 #include "tensor/pool.h"
 
 enum { LINE_BYTES = 256 };
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 double ff_training_peak_bytes(void)
 {
@@ -171,7 +164,7 @@ int ff_training_log_format(char *text, size_t size, const ff_training_log *log, 
 static void show(ff_training_log *log, const ff_trainer_report *r)
 {
     char text[LINE_BYTES];
-    const double now = now_s();
+    const double now = ff_clock_s();
     if (log->terminal == NULL || (now - log->shown_s < 0.1 && r->step < log->steps))
         return;
     log->shown_s = now;

@@ -4,8 +4,8 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
+#include "core/clock.h"
 #include "core/version.h"
 #include "infer/json_writer.h"
 #include "io/safe_file.h"
@@ -32,13 +32,6 @@ typedef struct {
     ff_stop_fn stop;
     void *stop_arg;
 } training_run;
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- sources ---- */
 
@@ -190,7 +183,7 @@ static ff_status save(ff_ctx *ctx, training_run *r)
     FF_TRY(make_header(ctx, r, &header));
     FF_TRY(ff_run_folder_save(ctx, &r->folder, &r->trainer, &header));
     r->saved_step = r->trainer.step;
-    r->saved_s = now_s();
+    r->saved_s = ff_clock_s();
     return FF_OK;
 }
 
@@ -198,7 +191,7 @@ static bool save_is_due(const training_run *r)
 {
     const int64_t every = r->o->checkpoint_every;
     return (every > 0 && r->trainer.step % every == 0) ||
-           (r->o->checkpoint_minutes > 0 && now_s() - r->saved_s >= 60 * r->o->checkpoint_minutes);
+           (r->o->checkpoint_minutes > 0 && ff_clock_s() - r->saved_s >= 60 * r->o->checkpoint_minutes);
 }
 
 /* On the way a checkpoint that cannot be written is a warning: the ones before are whole, and there may be room later. */
@@ -212,7 +205,7 @@ static ff_status save_on_the_way(ff_ctx *ctx, training_run *r)
     ff_training_log_clear(&r->log);
     FF_WARN(ctx, "step %" PRId64 ": no checkpoint: %s", r->trainer.step, ctx->message);
     ff_context_clear(ctx);
-    r->saved_s = now_s();
+    r->saved_s = ff_clock_s();
     return FF_OK;
 }
 
@@ -333,7 +326,7 @@ static ff_status prepare(ff_ctx *ctx, training_run *r, const char *command)
 ff_status ff_training_run(ff_ctx *ctx, const ff_train_options *options, ff_train_settings *settings, const char *command,
                           ff_stop_fn stop, void *stop_arg)
 {
-    training_run r = {.o = options, .s = settings, .stop = stop, .stop_arg = stop_arg, .saved_s = now_s()};
+    training_run r = {.o = options, .s = settings, .stop = stop, .stop_arg = stop_arg, .saved_s = ff_clock_s()};
     ff_status status = prepare(ctx, &r, command);
     if (status == FF_OK && !options->plan)
         status = loop(ctx, &r);

@@ -2,16 +2,9 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "core/clock.h"
 #include "structure/residue_constants.h"
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* CA atoms of an array [num_res, 37, width]. */
 static void take_ca(float *out, const float *atoms, int64_t num_res, int width)
@@ -98,7 +91,7 @@ ff_status ff_validate(ff_ctx *ctx, ff_validation *v, ff_trainer *t, const ff_cha
                       const ff_process_options *process)
 {
     ff_status status = FF_OK;
-    const double begin = now_s();
+    const double begin = ff_clock_s();
     memset(v, 0, sizeof *v);
     v->chains = calloc((size_t)source->num_records + 1, sizeof *v->chains);
     if (v->chains == NULL)
@@ -121,7 +114,7 @@ ff_status ff_validate(ff_ctx *ctx, ff_validation *v, ff_trainer *t, const ff_cha
     }
     ff_trainer_swap_average(t);
     average(v);
-    v->seconds = now_s() - begin;
+    v->seconds = ff_clock_s() - begin;
     return status;
 }
 
