@@ -1,4 +1,4 @@
-# FastFold in C. Targets: all test test-full fuzz bench demo install clean format info deps cuda; make help lists them.
+# FastFold in C. Targets: all test test-full test-long fuzz bench demo install clean format info deps cuda; make help lists them.
 #
 #   make                  the library and the programs, in build/
 #   make test ONLY=NAME   one CUnit suite (or a prefix of it)
@@ -87,7 +87,7 @@ MPI_TESTS := $(if $(filter 1,$(HAVE_MPI)),$(if $(wildcard tests/main_mpi_tests.c
 MAINS := $(foreach f,data model train infer,$(wildcard $(f)/main_*.c))
 PROGRAMS := $(BENCH) $(GOLDEN) $(foreach m,$(MAINS),$(BUILD)/bin/fastfold-$(patsubst main_%,%,$(basename $(notdir $(m)))))
 
-.PHONY: all programs test test-full fuzz bench demo install clean format info deps cuda help require
+.PHONY: all programs test test-full test-long fuzz bench demo install clean format info deps cuda help require
 .DEFAULT_GOAL := all
 .SECONDARY:
 
@@ -194,14 +194,18 @@ deps:
 require:
 	@if [ -n "$(strip $(MISSING))" ]; then echo "missing: $(MISSING); calling make deps"; sh scripts/deps.sh && rm -f build*/config.mk; fi
 
-test test-full: require
+test test-full test-long: require
 	@$(MAKE) run-$@
 
-.PHONY: run-test run-test-full build-fuzz
+.PHONY: run-test run-test-full run-test-long build-fuzz
 run-test: programs $(TESTS) $(MPI_TESTS) $(CUBINS) $(if $(ONLY),,build-fuzz)
 	@BUILD=$(BUILD) SAN=$(SAN) ONLY=$(ONLY) sh tests/run_tests.sh
 run-test-full: programs $(TESTS) $(MPI_TESTS) $(CUBINS) build-fuzz
 	@BUILD=$(BUILD) SAN=$(SAN) FULL=1 sh tests/run_tests.sh
+
+# what takes minutes each: the job scripts on a private Slurm
+run-test-long: programs
+	@bash tests/slurm_jobs.sh $(CURDIR)/$(BUILD)/bin ../shared
 
 build-fuzz:
 	@$(MAKE) SAN=1 build-san/bin/fuzz_readers || echo "no sanitized fuzz_readers: its step is skipped"
