@@ -14,12 +14,17 @@ bool ff_module_offered(ff_ctx *ctx, bool entry, const char *operation)
     return entry;
 }
 
-const ff_kernels *ff_module_enter(ff_ctx *ctx, int64_t channels)
+const ff_kernels *ff_module_enter_float32(ff_ctx *ctx)
 {
     const ff_kernels *outer = ctx->kernels;
-    if (channels < FF_NARROW_CHANNELS && outer != NULL && outer->narrow != NULL)
+    if (outer != NULL && outer->narrow != NULL)
         ctx->kernels = outer->narrow;
     return outer;
+}
+
+const ff_kernels *ff_module_enter(ff_ctx *ctx, int64_t channels)
+{
+    return channels < FF_NARROW_CHANNELS ? ff_module_enter_float32(ctx) : ctx->kernels;
 }
 
 bool ff_module_recorded(const ff_ctx *ctx, bool trained, ff_tensor *const *inputs, int num_inputs)

@@ -42,6 +42,8 @@ bool ff_module_recorded(const ff_ctx *ctx, bool trained, ff_tensor *const *input
 /** Make ctx->kernels the table for layers of this width (kernels.h: narrow). @return the former one, to put back. Nodes remember
  * the table, so their backward runs on the same. */
 const ff_kernels *ff_module_enter(ff_ctx *ctx, int64_t channels);
+/** The same for what is float32 in every run: structure module, heads. */
+const ff_kernels *ff_module_enter_float32(ff_ctx *ctx);
 
 /** Where the module writes: x itself or a new tensor of its shape. NULL on failure. */
 ff_tensor *ff_module_output(ff_ctx *ctx, ff_tensor *x, bool recorded, ff_update update);

@@ -84,6 +84,12 @@ ff_status ff_bind_linear(const ff_binder *b, const char *name, ff_linear_layer *
     return BIND(&in, table, sizes, w);
 }
 
+ff_status ff_bind_sized_linear(const ff_binder *b, const char *name, ff_linear_layer *w, int64_t num_input, int64_t num_output)
+{
+    *w = (ff_linear_layer){.num_input = num_input, .num_output = num_output};
+    return ff_bind_linear(b, name, w);
+}
+
 ff_status ff_bind_transition(const ff_binder *b, const char *name, ff_transition_layer *w)
 {
     static const entry table[] = {

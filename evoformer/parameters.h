@@ -93,6 +93,8 @@ ff_status ff_bind_array(const ff_binder *b, const char *name, int ndim, const in
 
 ff_status ff_bind_layer_norm(const ff_binder *b, const char *name, ff_layer_norm_layer *w);
 ff_status ff_bind_linear(const ff_binder *b, const char *name, ff_linear_layer *w);
+/** The same with the sizes given here. */
+ff_status ff_bind_sized_linear(const ff_binder *b, const char *name, ff_linear_layer *w, int64_t num_input, int64_t num_output);
 ff_status ff_bind_transition(const ff_binder *b, const char *name, ff_transition_layer *w);
 /** AlphaFold's `name` with `attention/...` and `query_norm/...` in it. */
 ff_status ff_bind_attention(const ff_binder *b, const char *name, ff_attention_layer *w);

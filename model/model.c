@@ -12,13 +12,12 @@
 /* ---- layers ---- */
 
 /* Structure module and heads: declared or bound. */
-static ff_status bind_rest(const ff_binder *b, const ff_model_config *config, ff_structure_module *structure_module,
+static ff_status bind_rest(const ff_binder *top, const ff_model_config *config, ff_structure_module *structure_module,
                            ff_heads *heads)
 {
-    const ff_binder top = *b;
-    const ff_binder structure = ff_binder_enter(&top, "structure_module");
+    const ff_binder structure = ff_binder_enter(top, "structure_module");
     FF_TRY(ff_structure_module_bind(&structure, &config->structure, structure_module));
-    return ff_heads_bind(&top, &config->heads, heads);
+    return ff_heads_bind(top, &config->heads, heads);
 }
 
 ff_status ff_model_declare(ff_ctx *ctx, const ff_model_config *config, ff_parameters *parameters)
@@ -346,15 +345,15 @@ static ff_status check_options(ff_ctx *ctx, const batch_sizes *n, const ff_model
 /* After a pass that may not be the last: note the change, tell, and decide. */
 static bool is_last(ff_ctx *ctx, const ff_model_options *o, int64_t pass, int64_t num_passes, ff_model_output *out)
 {
-    const bool computing = ff_computing(ctx);
+    const bool asked = ff_computing(ctx) && (o->on_pass != NULL || o->recycle_tolerance > 0); /* training does not ask */
     const recycled *previous = &out->inputs->previous;
     const slice *s = &out->inputs->slices[0];
     out->num_passes = pass + 1;
     out->change_ang = NAN;
-    if (computing && previous->positions != NULL)
+    if (asked && previous->positions != NULL)
         out->change_ang = distance_change(ff_data(previous->positions), ff_data(out->structure.atom37),
                                           ff_data(s->features.seq_mask), out->num_res);
-    if (o->on_pass != NULL && computing)
+    if (asked && o->on_pass != NULL)
         o->on_pass(ctx, o->on_pass_arg, out);
     return pass + 1 == num_passes || (o->recycle_tolerance > 0 && out->change_ang < o->recycle_tolerance);
 }

@@ -55,7 +55,8 @@ ff_model_options ff_model_options_default(void);
 /* Of the last pass; released by ff_model_output_release. */
 typedef struct ff_model_output {
     int64_t num_res, num_passes; /* passes done */
-    double change_ang;           /* of the CA distance matrix since the pass before, root mean square; NaN after the first */
+    double change_ang;           /* of the CA distance matrix since the pass before, root mean square; NaN after the first, and when neither
+                                    on_pass nor recycle_tolerance asks for it */
     ff_evoformer_output representations;
     ff_structure_output structure;
     ff_heads_output heads;

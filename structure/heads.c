@@ -26,34 +26,27 @@ ff_heads_config ff_heads_config_default(int64_t c_m, int64_t c_z, int64_t c_s, i
                              .pae_max_error_bin = 31};
 }
 
-static ff_status bind_linear(const ff_binder *b, const char *name, ff_linear_layer *w, int64_t num_input,
-                             int64_t num_output)
-{
-    *w = (ff_linear_layer){.num_input = num_input, .num_output = num_output};
-    return ff_bind_linear(b, name, w);
-}
-
 ff_status ff_plddt_head_bind(const ff_binder *b, ff_heads *w)
 {
     const ff_heads_config *g = &w->config;
     w->plddt_norm = (ff_layer_norm_layer){.c = g->num_channel};
     FF_TRY(ff_bind_layer_norm(b, "input_layer_norm", &w->plddt_norm));
-    FF_TRY(bind_linear(b, "act_0", &w->plddt_act_0, g->num_channel, g->plddt_num_channels));
-    FF_TRY(bind_linear(b, "act_1", &w->plddt_act_1, g->plddt_num_channels, g->plddt_num_channels));
-    return bind_linear(b, "logits", &w->plddt_logits, g->plddt_num_channels, g->plddt_num_bins);
+    FF_TRY(ff_bind_sized_linear(b, "act_0", &w->plddt_act_0, g->num_channel, g->plddt_num_channels));
+    FF_TRY(ff_bind_sized_linear(b, "act_1", &w->plddt_act_1, g->plddt_num_channels, g->plddt_num_channels));
+    return ff_bind_sized_linear(b, "logits", &w->plddt_logits, g->plddt_num_channels, g->plddt_num_bins);
 }
 
 ff_status ff_heads_bind(const ff_binder *b, const ff_heads_config *config, ff_heads *w)
 {
     const ff_heads_config *g = config;
     *w = (ff_heads){.config = *config};
-    FF_TRY(bind_linear(b, "masked_msa_head/logits", &w->masked_msa, g->c_m, g->masked_msa_num_output));
-    FF_TRY(bind_linear(b, "distogram_head/half_logits", &w->distogram, g->c_z, g->distogram_num_bins));
-    FF_TRY(bind_linear(b, "experimentally_resolved_head/logits", &w->experimentally_resolved, g->c_s, 37));
+    FF_TRY(ff_bind_sized_linear(b, "masked_msa_head/logits", &w->masked_msa, g->c_m, g->masked_msa_num_output));
+    FF_TRY(ff_bind_sized_linear(b, "distogram_head/half_logits", &w->distogram, g->c_z, g->distogram_num_bins));
+    FF_TRY(ff_bind_sized_linear(b, "experimentally_resolved_head/logits", &w->experimentally_resolved, g->c_s, 37));
     const ff_binder lddt = ff_binder_enter(b, "predicted_lddt_head");
     FF_TRY(ff_plddt_head_bind(&lddt, w));
     if (g->pae_num_bins > 0)
-        FF_TRY(bind_linear(b, "predicted_aligned_error_head/logits", &w->predicted_aligned_error, g->c_z,
+        FF_TRY(ff_bind_sized_linear(b, "predicted_aligned_error_head/logits", &w->predicted_aligned_error, g->c_z,
                            g->pae_num_bins));
     return FF_OK;
 }
@@ -112,18 +105,9 @@ static ff_tensor *symmetrise(ff_ctx *ctx, ff_tensor *x)
     return ff_module_end(ctx, columns, out);
 }
 
-/* The float32 table for the time of a head. @return the one to put back */
-static const ff_kernels *enter_float32(ff_ctx *ctx)
-{
-    const ff_kernels *outer = ctx->kernels;
-    if (outer != NULL && outer->narrow != NULL)
-        ctx->kernels = outer->narrow;
-    return outer;
-}
-
 ff_tensor *ff_distogram_head(ff_ctx *ctx, const ff_linear_layer *half_logits, ff_tensor *pair)
 {
-    const ff_kernels *outer = enter_float32(ctx);
+    const ff_kernels *outer = ff_module_enter_float32(ctx);
     ff_tensor *half = ff_linear_sharded(ctx, half_logits, pair, false), *out = symmetrise(ctx, half);
     ff_tensor_release(half);
     ctx->kernels = outer;
@@ -132,7 +116,7 @@ ff_tensor *ff_distogram_head(ff_ctx *ctx, const ff_linear_layer *half_logits, ff
 
 ff_tensor *ff_plddt_head(ff_ctx *ctx, const ff_heads *w, ff_tensor *act)
 {
-    const ff_kernels *outer = enter_float32(ctx);
+    const ff_kernels *outer = ff_module_enter_float32(ctx);
     ff_tensor *x = ff_layer_norm(ctx, &w->plddt_norm, act);
     ff_tensor *a = ff_linear(ctx, &w->plddt_act_0, x, true), *b = ff_linear(ctx, &w->plddt_act_1, a, true);
     ff_tensor *out = ff_linear(ctx, &w->plddt_logits, b, false);
@@ -147,7 +131,7 @@ ff_status ff_heads_forward(ff_ctx *ctx, const ff_heads *w, ff_tensor *msa, ff_te
                            ff_tensor *structure_act, ff_heads_output *out)
 {
     *out = (ff_heads_output){0};
-    const ff_kernels *outer = enter_float32(ctx);
+    const ff_kernels *outer = ff_module_enter_float32(ctx);
     out->masked_msa = ff_linear_sharded(ctx, &w->masked_msa, msa, false);
     out->distogram = ff_distogram_head(ctx, &w->distogram, pair);
     out->experimentally_resolved = ff_linear(ctx, &w->experimentally_resolved, single, false);

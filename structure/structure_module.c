@@ -27,20 +27,13 @@ ff_structure_config ff_structure_config_default(int64_t c_s, int64_t c_z)
                                  .dropout = 0.1f};
 }
 
-static ff_status bind_linear(const ff_binder *b, const char *name, ff_linear_layer *w, int64_t num_input,
-                             int64_t num_output)
-{
-    *w = (ff_linear_layer){.num_input = num_input, .num_output = num_output};
-    return ff_bind_linear(b, name, w);
-}
-
 /* Haiku's numbering: name, name_1, name_2. */
 static ff_status bind_numbered(const ff_binder *b, const char *name, int index, ff_linear_layer *w, int64_t num_input,
                                int64_t num_output)
 {
     char full[64];
     snprintf(full, sizeof full, index > 0 ? "%s_%d" : "%s", name, index);
-    return bind_linear(b, full, w, num_input, num_output);
+    return ff_bind_sized_linear(b, full, w, num_input, num_output);
 }
 
 static ff_status bind_norm(const ff_binder *b, const char *name, ff_layer_norm_layer *w, int64_t c)
@@ -52,12 +45,12 @@ static ff_status bind_norm(const ff_binder *b, const char *name, ff_layer_norm_l
 ff_status ff_invariant_point_attention_bind(const ff_binder *b, ff_invariant_point_attention *w)
 {
     const int64_t h = w->num_head, points = w->num_point_qk + w->num_point_v;
-    FF_TRY(bind_linear(b, "q_scalar", &w->q_scalar, w->c_s, h * w->num_scalar_qk));
-    FF_TRY(bind_linear(b, "kv_scalar", &w->kv_scalar, w->c_s, h * (w->num_scalar_qk + w->num_scalar_v)));
-    FF_TRY(bind_linear(b, "q_point_local", &w->q_point_local, w->c_s, 3 * h * w->num_point_qk));
-    FF_TRY(bind_linear(b, "kv_point_local", &w->kv_point_local, w->c_s, 3 * h * points));
-    FF_TRY(bind_linear(b, "attention_2d", &w->attention_2d, w->c_z, h));
-    FF_TRY(bind_linear(b, "output_projection", &w->output_projection,
+    FF_TRY(ff_bind_sized_linear(b, "q_scalar", &w->q_scalar, w->c_s, h * w->num_scalar_qk));
+    FF_TRY(ff_bind_sized_linear(b, "kv_scalar", &w->kv_scalar, w->c_s, h * (w->num_scalar_qk + w->num_scalar_v)));
+    FF_TRY(ff_bind_sized_linear(b, "q_point_local", &w->q_point_local, w->c_s, 3 * h * w->num_point_qk));
+    FF_TRY(ff_bind_sized_linear(b, "kv_point_local", &w->kv_point_local, w->c_s, 3 * h * points));
+    FF_TRY(ff_bind_sized_linear(b, "attention_2d", &w->attention_2d, w->c_z, h));
+    FF_TRY(ff_bind_sized_linear(b, "output_projection", &w->output_projection,
                        h * (w->num_scalar_v + 4 * w->num_point_v + w->c_z), w->num_output));
     w->core = (ff_ipa_core){.num_head = h,
                             .c_scalar_qk = w->num_scalar_qk,
@@ -80,7 +73,7 @@ static ff_status bind_sidechain(const ff_binder *b, ff_fold_iteration *w)
         FF_TRY(bind_numbered(&in, "resblock1", i, &w->resblock1[i], c, c));
         FF_TRY(bind_numbered(&in, "resblock2", i, &w->resblock2[i], c, c));
     }
-    return bind_linear(&in, "unnormalized_angles", &w->unnormalized_angles, c, 14);
+    return ff_bind_sized_linear(&in, "unnormalized_angles", &w->unnormalized_angles, c, 14);
 }
 
 ff_status ff_fold_iteration_bind(const ff_binder *b, const ff_structure_config *config, ff_fold_iteration *w)
@@ -104,7 +97,7 @@ ff_status ff_fold_iteration_bind(const ff_binder *b, const ff_structure_config *
     for (int i = 0; i < config->num_layer_in_transition; i++)
         FF_TRY(bind_numbered(b, "transition", i, &w->transition[i], c, c));
     FF_TRY(bind_norm(b, "transition_layer_norm", &w->transition_layer_norm, c));
-    FF_TRY(bind_linear(b, "affine_update", &w->affine_update, c, 6));
+    FF_TRY(ff_bind_sized_linear(b, "affine_update", &w->affine_update, c, 6));
     return bind_sidechain(b, w);
 }
 
@@ -112,7 +105,7 @@ ff_status ff_structure_module_bind(const ff_binder *b, const ff_structure_config
 {
     *w = (ff_structure_module){.config = *config};
     FF_TRY(bind_norm(b, "single_layer_norm", &w->single_layer_norm, config->c_s));
-    FF_TRY(bind_linear(b, "initial_projection", &w->initial_projection, config->c_s, config->num_channel));
+    FF_TRY(ff_bind_sized_linear(b, "initial_projection", &w->initial_projection, config->c_s, config->num_channel));
     FF_TRY(bind_norm(b, "pair_layer_norm", &w->pair_layer_norm, config->c_z));
     const ff_binder in = ff_binder_enter(b, "fold_iteration");
     return ff_fold_iteration_bind(&in, config, &w->fold_iteration);
@@ -260,9 +253,7 @@ ff_status ff_structure_module_forward(ff_ctx *ctx, const ff_structure_module *w,
                                  w->config.c_z)) ||
         !ff_check_shape(ctx, seq_mask, "seq_mask", FF_SHAPE(single->shape[0])))
         return ctx->status;
-    const ff_kernels *outer = ctx->kernels;
-    if (outer->narrow != NULL)
-        ctx->kernels = outer->narrow; /* float32 */
+    const ff_kernels *outer = ff_module_enter_float32(ctx);
     ff_tensor *initial_act = ff_layer_norm(ctx, &w->single_layer_norm, single);
     ff_tensor *static_feat_2d = ff_layer_norm_sharded(ctx, &w->pair_layer_norm, pair);
     ff_tensor *act = ff_linear(ctx, &w->initial_projection, initial_act, false);

@@ -296,7 +296,6 @@ static void run_affine_torsions_to_atoms(golden_run_state *s)
 /* All label arrays of a chain by name. */
 static float *label(golden_run_state *s, const char *name, int64_t size)
 {
-    (void)name;
     float *p = calloc((size_t)size + 1, sizeof *p);
     if (p == NULL)
         FF_FAIL(s->ctx, FF_ERR_MEM, "out of memory for %s", name);
@@ -487,9 +486,7 @@ static void run_ipa(golden_run_state *s)
         return;
     ff_tensor *single = golden_leaf(s, "inputs_1d"), *pair = golden_shard(s, "inputs_2d", 0);
     ff_tensor *affine = golden_leaf(s, "affine"), *mask = golden_leaf(s, "mask");
-    const ff_kernels *outer = ctx->kernels;
-    if (outer->narrow != NULL)
-        ctx->kernels = outer->narrow;
+    const ff_kernels *outer = ff_module_enter_float32(ctx);
     golden_result(s, "act", ff_invariant_point_attention_forward(ctx, w, single, pair, affine, mask));
     ff_tensor_release(pair);
     ctx->kernels = outer;
@@ -517,9 +514,7 @@ static void run_fold_iteration(golden_run_state *s)
     ff_tensor *pair = golden_shard(s, "static_feat_2d", 0), *affine = golden_leaf(s, "affine");
     ff_tensor *mask = golden_leaf(s, "seq_mask");
     ff_fold_output out;
-    const ff_kernels *outer = ctx->kernels;
-    if (outer->narrow != NULL)
-        ctx->kernels = outer->narrow;
+    const ff_kernels *outer = ff_module_enter_float32(ctx);
     ff_fold_iteration_forward(ctx, w, act, initial, pair, affine, mask, aatype, &out);
     ff_tensor_release(pair);
     ctx->kernels = outer;
@@ -602,9 +597,7 @@ static void one_linear(golden_run_state *s, const char *input_name, int64_t num_
     if (w == NULL || x == NULL)
         return;
     *w = (ff_linear_layer){.num_input = x->shape[x->ndim - 1], .num_output = num_output};
-    const ff_kernels *outer = s->ctx->kernels;
-    if (outer->narrow != NULL)
-        s->ctx->kernels = outer->narrow;
+    const ff_kernels *outer = ff_module_enter_float32(s->ctx);
     if (ok(s, ff_bind_linear(&s->binder, "logits", w)))
         golden_result(s, "logits", ff_linear(s->ctx, w, x, false));
     s->ctx->kernels = outer;
