@@ -56,7 +56,7 @@ check "its log says why" grep -q 'is a digit' "$work/array-1.log"
 
 # ---- training: cut off by a signal, requeued, the same weights ----
 structure=$shared/data/mmcif/1A8O.cif
-steps=60
+steps=400 # long enough to be interrupted on a fast machine
 train() { echo "--overfit $structure --steps $steps --checkpoint-every 1000 --threads 1"; }
 # shellcheck disable=SC2046
 "$bin/fastfold-train" --output-dir "$work/whole" $(train) >"$work/whole.log" 2>&1
